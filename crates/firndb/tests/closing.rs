@@ -7,44 +7,21 @@
 //! removed the new database's tables.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{
-    Backend, Db, Durability, ErrorKind, Options, PmConfig, Profile, Result, WriteOptions,
-};
-use std::path::Path;
+mod rig;
+
+use self::rig::{is_ci, kinds, open, value};
+use firndb::{Db, Durability, ErrorKind, Result, WriteOptions};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WRITERS: usize = 8;
 
 /// Rounds for each kind of database: some seconds in total, four times as many in the CI tier.
 fn rounds() -> u64 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
-        12
-    } else {
-        3
-    }
-}
-
-/// Every profile, with persistent memory and without.
-fn kinds() -> Vec<(Profile, bool)> {
-    Profile::ALL
-        .into_iter()
-        .flat_map(|profile| [false, true].map(|pool| (profile, pool)))
-        .collect()
-}
-
-fn open(dir: &Path, (profile, pool): (Profile, bool)) -> Db {
-    let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
-    Db::open(dir.join("db"), Options::tiny().profile(profile).pm(pm)).unwrap()
+    if is_ci() { 12 } else { 3 }
 }
 
 fn key(writer: usize, number: u64) -> Vec<u8> {
     format!("{writer}/{number:06}").into_bytes()
-}
-
-fn value(number: u64) -> Vec<u8> {
-    let mut value = number.to_be_bytes().to_vec();
-    value.resize(200 + (number % 300) as usize, 7);
-    value
 }
 
 type Call = Box<dyn Fn(&Db) -> Result<()> + Send>;
@@ -67,7 +44,7 @@ fn write(db: &Db, writer: usize, from: u64, acknowledged: &AtomicU64) {
     for number in from.. {
         match db.put_with(
             key(writer, number),
-            value(number),
+            value(number, 0),
             &WriteOptions::new().durability(durability),
         ) {
             Ok(()) => acknowledged.store(number + 1, Ordering::SeqCst),
@@ -100,7 +77,7 @@ fn acknowledged_writes_outlive_a_close_beside_writers() {
                 for number in (0..count).rev().take(40) {
                     let found = db.get(key(writer, number)).unwrap();
                     assert!(
-                        found.is_some_and(|found| found == value(number)),
+                        found.is_some_and(|found| found == value(number, 0)),
                         "{kind:?} {round} {writer} {number}"
                     );
                 }
@@ -123,7 +100,7 @@ fn acknowledged_writes_outlive_a_close_beside_writers() {
             for number in 0..count.load(Ordering::SeqCst) {
                 let found = db.get(key(writer, number)).unwrap();
                 assert!(
-                    found.is_some_and(|found| found == value(number)),
+                    found.is_some_and(|found| found == value(number, 0)),
                     "{kind:?} {writer} {number}"
                 );
             }
@@ -214,7 +191,7 @@ fn what_is_kept_of_a_closed_database_keeps_nothing() {
     for kind in kinds() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path(), kind);
-        (0..50).for_each(|number| db.put(key(0, number), value(number)).unwrap());
+        (0..50).for_each(|number| db.put(key(0, number), value(number, 0)).unwrap());
         let (handle, snapshot, mut cursor) = (db.clone(), db.snapshot(), db.cursor().unwrap());
         cursor.seek(key(0, 20)).unwrap();
         let pinned = db.get(key(0, 7)).unwrap().unwrap();
@@ -233,8 +210,8 @@ fn what_is_kept_of_a_closed_database_keeps_nothing() {
                 && snapshot.get(key(0, 1)).is_err()
                 && cursor.first().is_err()
         );
-        assert_eq!(pinned, value(7)[..], "what was read before stays");
+        assert_eq!(pinned, value(7, 0)[..], "what was read before stays");
         handle.close().unwrap();
-        assert_eq!(again.get(key(0, 49)).unwrap().unwrap(), value(49)[..]);
+        assert_eq!(again.get(key(0, 49)).unwrap().unwrap(), value(49, 0)[..]);
     }
 }

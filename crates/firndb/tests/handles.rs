@@ -1,7 +1,10 @@
 //! A process with few file handles and many threads: no read or write fails for lack of a handle.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Db, Durability, Options, Profile, WriteOptions};
+mod rig;
+
+use self::rig::PROCESS;
+use firndb::{Db, Options, Profile};
 use std::path::Path;
 use std::process::Command;
 
@@ -47,13 +50,12 @@ fn share(dir: &Path, profile: Profile) {
         .memory_limit_bytes(64 << 20)
         .write_buffer_bytes(Some(256 << 10));
     let db = Db::open(dir.join(profile.to_string()), options).unwrap();
-    let process = WriteOptions::new().durability(Durability::Process);
     let write = |from: u64, round: u64| {
         (from..KEYS).step_by(WRITERS as usize).for_each(|number| {
             let value = [number.to_be_bytes(), round.to_be_bytes()]
                 .concat()
                 .repeat(32);
-            db.put_with(key(number), value, &process).unwrap();
+            db.put_with(key(number), value, &PROCESS).unwrap();
         });
     };
     (0..WRITERS).for_each(|writer| write(writer, 0));

@@ -4,12 +4,14 @@
 //! never change or disappear.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod rig;
+
+use self::rig::{PROCESS, is_ci};
 use firn_base::seed::Seed;
 use firndb::{
-    Backend, Cursor, Db, Durability, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot,
-    Tuning,
+    Backend, Cursor, Db, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot, Tuning,
 };
-use firndb::{LabStats, WriteBatch, WriteOptions};
+use firndb::{LabStats, WriteBatch};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const WRITERS: u64 = 2;
@@ -22,8 +24,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Batches per writer: a minute of them in the CI tier.
 fn batches() -> u64 {
-    let is_ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
-    if is_ci { 60_000 } else { 6_000 }
+    if is_ci() { 60_000 } else { 6_000 }
 }
 
 fn value(version: u64, i: usize) -> Vec<u8> {
@@ -43,8 +44,7 @@ fn write_group(db: &Db, writer: u64, group: u64, version: u64) {
             batch.put(key, value(version, i));
         }
     }
-    db.write(&batch, &WriteOptions::new().durability(Durability::Process))
-        .unwrap();
+    db.write(&batch, &PROCESS).unwrap();
 }
 
 /// Checks that each key is found at most once, groups are complete, and each group has one version.

@@ -7,8 +7,11 @@
 //! allocator.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod rig;
+
+use self::rig::{PROCESS, is_ci};
 use firn_base::seed::mix;
-use firndb::{Codec, Db, Durability, Options, Profile, WriteOptions};
+use firndb::{Codec, Db, Options, Profile};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -77,10 +80,9 @@ impl Case {
     }
 
     fn put(&self, db: &Db, numbers: std::ops::Range<u64>, value: &mut [u8]) {
-        let process = WriteOptions::new().durability(Durability::Process);
         for i in numbers {
             value[..8].copy_from_slice(&i.to_le_bytes());
-            db.put_with((mix(i) % self.keys).to_be_bytes(), &*value, &process)
+            db.put_with((mix(i) % self.keys).to_be_bytes(), &*value, &PROCESS)
                 .unwrap();
         }
     }
@@ -217,7 +219,7 @@ fn child() {
 
 #[test]
 fn stays_within_the_limit() {
-    let ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
+    let ci = is_ci();
     let profiles = if ci {
         &Profile::ALL[..]
     } else {

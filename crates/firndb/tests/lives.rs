@@ -4,20 +4,19 @@
 //! however many they are. A process that only looks something up uses almost no memory.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Db, Options, PmConfig, Profile};
+mod rig;
+
+use self::rig::is_ci;
+use firndb::{Db, Options, Profile};
 use std::path::Path;
 
 /// The number of lives in a row; more in the CI tier.
 fn lives() -> u32 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
-        400
-    } else {
-        100
-    }
+    if is_ci() { 400 } else { 100 }
 }
 
 fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
-    let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 64 << 20));
+    let pm = rig::pool(dir, (profile, pool), 64 << 20);
     Options::default().profile(profile).pm(pm)
 }
 

@@ -6,8 +6,12 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod rig;
+
+use self::rig::{PROCESS, is_ci};
+
 use firn_base::seed::mix;
-use firndb::{Codec, Db, Durability, Options, Profile, WriteOptions};
+use firndb::{Codec, Db, Options, Profile};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -80,8 +84,7 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
 }
 
 fn put(db: &Db, numbers: std::ops::Range<u64>, value: &[u8]) {
-    let process = WriteOptions::new().durability(Durability::Process);
-    numbers.for_each(|i| db.put_with(mix(i).to_be_bytes(), value, &process).unwrap());
+    numbers.for_each(|i| db.put_with(mix(i).to_be_bytes(), value, &PROCESS).unwrap());
 }
 
 fn get(db: &Db, number: u64, value: &[u8]) {
@@ -90,7 +93,7 @@ fn get(db: &Db, number: u64, value: &[u8]) {
 
 #[test]
 fn stays_within_the_limit() {
-    let ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
+    let ci = is_ci();
     let (records, value) = (if ci { 600_000 } else { 150_000 }, [7u8; 1024]);
     let cursors = Profile::ALL.map(|profile| {
         peak(profile, records, &value, |db| {

@@ -2,6 +2,9 @@
 //! compactions, snapshots and reopens.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod rig;
+
+use self::rig::is_ci;
 use firn_base::seed::Seed;
 use firndb::{
     Backend, Db, Durability, Options, PmConfig, ReadOptions, Snapshot, WriteBatch, WriteOptions,
@@ -261,11 +264,7 @@ fn run(number: u64, operations: u64, pm: bool) {
 }
 
 fn scale() -> u64 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
-        10
-    } else {
-        1
-    }
+    if is_ci() { 10 } else { 1 }
 }
 
 #[test]

@@ -2,11 +2,12 @@
 //! and go, revoked pins.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod rig;
+
+use self::rig::PROCESS;
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
-use firndb::{
-    Codec, Db, Durability, Environment, Event, EventListener, Options, Profile, WriteOptions,
-};
+use firndb::{Codec, Db, Environment, Event, EventListener, Options, Profile};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,10 +41,9 @@ fn tables(dir: &Path) -> usize {
 }
 
 fn fill(db: &Db, rounds: u32) {
-    let process = WriteOptions::new().durability(Durability::Process);
     for round in 0..rounds {
         for i in 0..500u32 {
-            db.put_with(i.to_be_bytes(), vec![round as u8; 200], &process)
+            db.put_with(i.to_be_bytes(), vec![round as u8; 200], &PROCESS)
                 .unwrap();
         }
     }
@@ -319,10 +319,9 @@ fn compactions_leave_no_tiny_tables() {
         .environment(environment)
         .compression(Codec::None);
     let db = Db::open(dir.path(), options.clone()).unwrap();
-    let process = WriteOptions::new().durability(Durability::Process);
     for i in 0..12_000u32 {
         let key = i.wrapping_mul(2_654_435_761).to_be_bytes();
-        db.put_with(key, vec![i as u8; 120], &process).unwrap();
+        db.put_with(key, vec![i as u8; 120], &PROCESS).unwrap();
         if i % 300 == 0 {
             db.wait_idle().unwrap();
         }

@@ -3,12 +3,12 @@
 //! `firn-sim` cut it at every step; here real threads and files are used.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Db, Durability, Limits, Options, Profile, WriteBatch, WriteOptions};
-use std::collections::BTreeMap;
+mod rig;
+
+use self::rig::{Model, PROCESS, key, value};
+use firndb::{Db, Limits, Options, Profile, WriteBatch};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Options of a database that is divided into up to `partitions`, each of a few tables.
 fn options(profile: Profile, partitions: usize) -> Options {
@@ -19,20 +19,6 @@ fn options(profile: Profile, partitions: usize) -> Options {
     options
         .write_buffer_bytes(Some(16 << 10))
         .background_workers(2)
-}
-
-fn process() -> WriteOptions {
-    WriteOptions::new().durability(Durability::Process)
-}
-
-fn key(number: u64) -> Vec<u8> {
-    format!("key{number:06}").into_bytes()
-}
-
-fn value(number: u64, round: u64) -> Vec<u8> {
-    let mut value = format!("{number}/{round}/").into_bytes();
-    value.resize(40 + (number % 100) as usize, b'v');
-    value
 }
 
 /// Checks every way to read `db` against `model`.
@@ -72,7 +58,7 @@ fn borders_come_and_go() {
         let mut model = Model::new();
         for round in 0..2 {
             for number in 0..6_000 {
-                db.put_with(key(number), value(number, round), &process())
+                db.put_with(key(number), value(number, round), &PROCESS)
                     .unwrap();
                 model.insert(key(number), value(number, round));
             }
@@ -99,8 +85,8 @@ fn borders_come_and_go() {
         drop(reader);
         // Most of the keys go, and so do most borders.
         let db = open(&path);
-        for number in 300..5_900 {
-            db.delete_with(key(number), &process()).unwrap();
+        for number in 150..5_950 {
+            db.delete_with(key(number), &PROCESS).unwrap();
             model.remove(&key(number));
         }
         db.compact_range(key(1_000)..key(1_100)).unwrap();
@@ -145,7 +131,7 @@ fn batches_are_whole_while_borders_change() {
                     for key in row(number) {
                         batch.put(key, value(number, round));
                     }
-                    db.write(&batch, &process()).unwrap();
+                    db.write(&batch, &PROCESS).unwrap();
                     written.store(number + 1, Ordering::Release);
                 }
                 let partitions = db.stats().partitions.len() as u64;
@@ -197,10 +183,10 @@ fn a_queue_leaves_no_partitions_behind() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), options(Profile::Classic, 32)).unwrap();
     for number in 0..20_000_u64 {
-        db.put_with(key(number), value(number, 0), &process())
+        db.put_with(key(number), value(number, 0), &PROCESS)
             .unwrap();
         if number >= 1_000 {
-            db.delete_with(key(number - 1_000), &process()).unwrap();
+            db.delete_with(key(number - 1_000), &PROCESS).unwrap();
         }
     }
     db.compact().unwrap();

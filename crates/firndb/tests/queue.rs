@@ -2,14 +2,12 @@
 //! its head does not walk over the entries removed before.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{
-    Cursor, Db, Durability, Options, Profile, ReadOptions, Snapshot, WriteBatch, WriteOptions,
-};
-use std::collections::BTreeMap;
+mod rig;
+
+use self::rig::{Model, PROCESS, entry, is_ci};
+use firndb::{Cursor, Db, Options, Profile, ReadOptions, Snapshot, WriteBatch};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
 /// xorshift64*: the test's own random numbers.
 struct Dice(u64);
@@ -23,15 +21,8 @@ impl Dice {
     }
 }
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
 fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes()[5..].to_vec()
-}
-
-fn at(iter: &Cursor) -> Option<(Vec<u8>, Vec<u8>)> {
-    iter.valid()
-        .then(|| (iter.key().to_vec(), iter.value().to_vec()))
 }
 
 fn owned(entry: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -78,7 +69,7 @@ fn compare(
         };
         let mut expected = owned(found);
         for _ in 0..4 {
-            assert_eq!(at(&iter), expected);
+            assert_eq!(entry(&iter), expected);
             let Some((here, _)) = &expected else { break };
             expected = match dice.below(2) {
                 0 => {
@@ -162,11 +153,7 @@ fn live(seed: u64, profile: Profile) {
 
 #[test]
 fn cursors_that_go_past_gaps_see_what_the_model_has() {
-    let seeds = if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
-        40
-    } else {
-        6
-    };
+    let seeds = if is_ci() { 40 } else { 6 };
     for seed in 0..seeds {
         live(seed, Profile::ALL[seed as usize % Profile::ALL.len()]);
     }

@@ -2,27 +2,22 @@
 //! by itself when idle.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Db, Durability, Options, PmConfig, Profile, WriteOptions};
+mod rig;
+
+use self::rig::{PROCESS, kinds};
+use firndb::{Backend, Db, Options, PmConfig, Profile};
 use std::path::Path;
 
 const KEYS: u32 = 1_500;
 
 fn open(dir: &Path, profile: Profile, pool: bool) -> Db {
-    let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
-    Db::open(
-        dir.join("db"),
-        Options::tiny()
-            .profile(profile)
-            .pm(pm)
-            .compression(firndb::Codec::None),
-    )
-    .unwrap()
+    let options = rig::options(dir, (profile, pool)).compression(firndb::Codec::None);
+    Db::open(dir.join("db"), options).unwrap()
 }
 
 fn put_all(db: &Db, round: u8) {
-    let process = WriteOptions::new().durability(Durability::Process);
     (0..KEYS).for_each(|i| {
-        db.put_with(i.to_be_bytes(), [round; 200], &process)
+        db.put_with(i.to_be_bytes(), [round; 200], &PROCESS)
             .unwrap()
     });
 }
@@ -55,10 +50,7 @@ fn bytes_now(dir: &Path) -> u64 {
 
 /// Checks that `give_back` frees the space that snapshots held, in the deepest level too.
 fn space_comes_back(give_back: impl Fn(&Db)) {
-    let kinds = Profile::ALL
-        .into_iter()
-        .flat_map(|profile| [false, true].map(|pool| (profile, pool)));
-    for (profile, pool) in kinds {
+    for (profile, pool) in kinds() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path(), profile, pool);
         let live = u64::from(KEYS) * 204;
@@ -131,10 +123,7 @@ fn rest_gives_back_what_snapshots_kept() {
 #[test]
 fn compact_range_ends_beside_writers() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    let kinds = Profile::ALL
-        .into_iter()
-        .flat_map(|profile| [false, true].map(|pool| (profile, pool)));
-    for (profile, pool) in kinds {
+    for (profile, pool) in kinds() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path(), profile, pool);
         put_all(&db, 0);
