@@ -5,12 +5,15 @@
 //! A failure prints its seed and the command that replays it. Docs: `testing.md`, sections 2 to 4.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod contents;
 pub mod decoders;
 mod machine;
 mod model;
 mod mutants;
 mod pm;
+mod run;
+mod seeds;
 mod session;
 mod setup;
 mod suite;
@@ -23,6 +26,8 @@ pub use machine::{Machine, fingerprint};
 pub use model::{Change, Death, History, Map};
 pub use mutants::{Verdict, hunt, sites};
 pub use pm::{Bug, Shelf, Structure, explore_sequence};
+pub use run::Report;
+pub use seeds::{Draw, Seeds};
 pub use session::{Session, orphans};
 pub use setup::{KINDS, Setup};
 pub use suite::{SUITES, Suite};

@@ -76,7 +76,8 @@ pub fn hunt(
     let passing = Arc::new(passing());
     let verdicts = Arc::new(Mutex::new(Vec::new()));
     let (into, count) = (verdicts.clone(), which.len() as u64);
-    spread("mutants", count, move |index| {
+    let index = move |index| (index < count).then_some(index);
+    spread("mutants", index, move |index| {
         let site = which[index as usize];
         let verdict = judge(site, passing.get(site.name()).map_or(&[], Vec::as_slice));
         tell(&verdict);
@@ -102,7 +103,9 @@ fn passing() -> Passing {
         Arc::new(Mutex::new(vec![Vec::new(); all.len()])),
     );
     let into = found.clone();
-    spread("passing", all.len() as u64, move |index| {
+    let count = all.len() as u64;
+    let index = move |index| (index < count).then_some(index);
+    spread("passing", index, move |index| {
         let (suite, seed) = runs[index as usize];
         let (_tally, counts) = site::counted(|| (suite.run)(seed));
         into.lock().expect("no panic under the lock")[index as usize] =

@@ -41,19 +41,23 @@ fn every_input_is_decoded_or_refused() {
         );
         inputs.extend(own.into_iter().map(|(name, input)| (target, name, input)));
     }
-    each_seed("corpus", inputs.len() as u64, move |number| {
-        let (target, name, input) = &inputs[number as usize];
-        let mut mended = input.clone();
-        (target.mend)(&mut mended);
-        for input in [input, &mended] {
-            let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
-            assert!(
-                std::panic::catch_unwind(run).is_ok(),
-                "{name} broke the contract of {}",
-                target.name
-            );
-        }
-    });
+    each_seed(
+        "every_input_is_decoded_or_refused",
+        inputs.len() as u64,
+        move |number| {
+            let (target, name, input) = &inputs[number as usize];
+            let mut mended = input.clone();
+            (target.mend)(&mut mended);
+            for input in [input, &mended] {
+                let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
+                assert!(
+                    std::panic::catch_unwind(run).is_ok(),
+                    "{name} broke the contract of {}",
+                    target.name
+                );
+            }
+        },
+    );
 }
 
 /// The mender knows the formats: bytes written by the engine already have the checksums that it

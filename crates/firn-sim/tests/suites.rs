@@ -3,15 +3,14 @@
 
 use std::io::Write;
 
-use firn_sim::{SUITES, Suite, Tally, Tier, each_seed, trace};
+use firn_sim::{SUITES, Suite, Tally, each_seed, trace};
 
 fn suite(name: &str) -> Tally {
-    let (seeds, tally) = Suite::named(name)
-        .unwrap_or_else(|| panic!("no suite {name}"))
-        .test();
+    let suite = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}"));
+    let report = suite.test();
     // Bypasses the capture of test output, so that totals are visible even on success.
-    let _unseen = writeln!(std::io::stdout(), "suite {name}: {seeds} seeds, {tally}");
-    tally
+    let _unseen = writeln!(std::io::stdout(), "suite {name}: {report}");
+    report.tally
 }
 
 #[test]
@@ -360,7 +359,7 @@ fn kill9() {
 /// One seed gives one trace: every operation, with its bytes and its outcome.
 #[test]
 fn one_seed_one_run() {
-    each_seed("determinism", Tier::get().scale(20), |seed| {
+    each_seed("one_seed_one_run", 20, |seed| {
         assert_eq!(
             trace(seed),
             trace(seed),

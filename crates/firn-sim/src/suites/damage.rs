@@ -13,7 +13,6 @@ use crate::model::{Death, History, Map};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::tier::Tier;
 use firn_base::FileId;
 use firn_base::count::IoCounters;
 use firn_base::seed::{Seed, mix};
@@ -33,6 +32,8 @@ use std::sync::Arc;
 const KINDS: u64 = 8;
 /// A prime, so that each shard hits different bytes of every header, record and block.
 const SHARDS: u64 = 251;
+/// The seeds that are exhaustive together.
+pub(crate) const ALL_SEEDS: u64 = KINDS * SHARDS;
 const BYTES_MAX: u64 = 48 << 10;
 /// The pool's header line and session word: any damage there is refused.
 const POOL_HEADER_BYTES: usize = 72;
@@ -89,22 +90,6 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
     });
     LAST.set(Some((number, golden.clone())));
     (golden, shard)
-}
-
-pub(crate) fn bit_exhaust_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci {
-        KINDS * SHARDS
-    } else {
-        KINDS * SHARDS / 32
-    }
-}
-
-pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci {
-        KINDS * SHARDS
-    } else {
-        KINDS * SHARDS / 8
-    }
 }
 
 /// Damages one bit of every byte of files and memory.
