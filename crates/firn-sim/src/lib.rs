@@ -34,4 +34,4 @@ pub use suite::{SUITES, Suite};
 pub use suites::kill9::{kill9_child, set_child};
 pub use suites::model::trace;
 pub use tally::Tally;
-pub use tier::{Tier, each_seed, replay};
+pub use tier::{Test, Tier, each_seed, replay};

@@ -38,6 +38,8 @@ const HUNT: &[(&str, u64)] = &[
 /// Additional seeds that notice rarely noticed sites.
 const RARE: &[(&str, u64)] = &[("creation_cut", 10_163), ("bit_exhaust", 712)];
 
+/// The first round takes so many times fewer seeds of each suite, at least one.
+const FEW: u64 = 8;
 /// The maximum number of seeds of a suite to try among those that pass a site.
 const TRIES: usize = 1500;
 /// The suites that most quickly notice a check that is off.
@@ -69,30 +71,63 @@ type Passing = BTreeMap<&'static str, Vec<(&'static Suite, u64)>>;
 
 /// Switches each site of `which` off in turn, spread over threads. Calls `tell` with each verdict
 /// once it is known.
-pub fn hunt(
-    which: Vec<&'static Site>,
-    tell: impl Fn(&Verdict) + Send + Sync + 'static,
-) -> Vec<Verdict> {
-    let passing = Arc::new(passing());
-    let verdicts = Arc::new(Mutex::new(Vec::new()));
-    let (into, count) = (verdicts.clone(), which.len() as u64);
+///
+/// A site is first tried with a few seeds of each suite, because to find out which seeds pass which
+/// sites costs more than all verdicts; only what these do not notice is tried with all seeds.
+pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict)) -> Vec<Verdict> {
+    let (mut left, mut verdicts) = (which, Vec::new());
+    for round in [Round::Few, Round::All] {
+        let last = round == Round::All;
+        let judged = if left.is_empty() {
+            Vec::new()
+        } else {
+            judge_all(left, passing(round))
+        };
+        let (known, unknown): (Vec<_>, Vec<_>) = judged
+            .into_iter()
+            .partition(|verdict| last || verdict.noticed_by.is_some());
+        known.iter().for_each(&tell);
+        left = unknown.iter().map(|verdict| verdict.site).collect();
+        verdicts.extend(known);
+    }
+    verdicts
+}
+
+/// The seeds with which sites are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// One in [`FEW`] of the seeds in [`HUNT`], and the rare ones.
+    Few,
+    /// All.
+    All,
+}
+
+fn judge_all(which: Vec<&'static Site>, passing: Passing) -> Vec<Verdict> {
+    let (count, verdicts) = (which.len() as u64, Arc::new(Mutex::new(Vec::new())));
+    let into = verdicts.clone();
     let index = move |index| (index < count).then_some(index);
     spread("mutants", index, move |index| {
         let site = which[index as usize];
         let verdict = judge(site, passing.get(site.name()).map_or(&[], Vec::as_slice));
-        tell(&verdict);
         into.lock().expect("no panic under the lock").push(verdict);
         true
     });
     std::mem::take(&mut *verdicts.lock().expect("no panic under the lock"))
 }
 
-/// Runs everything with all sites on, to find out which seeds pass which sites.
-fn passing() -> Passing {
+/// Runs the seeds of a round with all sites on, to find out which of them pass which sites.
+fn passing(round: Round) -> Passing {
     let all: Vec<(&'static Suite, u64)> = HUNT
         .iter()
         .filter_map(|(name, seeds)| Suite::named(name).map(|suite| (suite, *seeds)))
-        .flat_map(|(suite, seeds)| (0..seeds).map(move |seed| (suite, seed)))
+        .flat_map(|(suite, seeds)| {
+            let seeds = if round == Round::Few {
+                seeds.div_ceil(FEW)
+            } else {
+                seeds
+            };
+            (0..seeds).map(move |seed| (suite, seed))
+        })
         .chain(
             RARE.iter()
                 .filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, *seed))),

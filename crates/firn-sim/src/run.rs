@@ -4,7 +4,7 @@ use crate::budget::Turn;
 use crate::seeds::{Draw, Seeds};
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::tier::{Tier, none_failed, replay, spread};
+use crate::tier::{Test, Tier, none_failed, replay, spread};
 use firn_base::clock::Clock;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,11 +95,39 @@ impl Suite {
                 true
             })
         });
-        none_failed(self.name, failed);
+        none_failed(
+            Test {
+                file: "suites",
+                name: self.name,
+            },
+            failed,
+        );
         let report = std::mem::take(&mut *report.lock().expect("no panic under the lock"));
         Report {
             seconds: clock.now_ns() as f64 / 1e9,
             ..report
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_tells_the_floor_from_fresh_seeds() {
+        let (seeds, mut report) = (Seeds::random(2), Report::default());
+        for seed in [0, 9, 1, 8] {
+            report.add(seed, seeds, Tally::default());
+        }
+        assert_eq!(
+            (report.floor, report.fresh, report.first_fresh),
+            (2, 2, Some(8))
+        );
+        assert!(
+            report
+                .to_string()
+                .starts_with("floor 2, fresh 2 from 8, 0.0 s; ")
+        );
     }
 }

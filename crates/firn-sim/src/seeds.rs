@@ -46,6 +46,17 @@ impl Seeds {
             endless: false,
         }
     }
+
+    /// Seed number `index` of those above the floor, if random cases begin at `start`; `None` if
+    /// there are no more cases. The rest of the list comes first, from a place that depends on
+    /// `start`, so that several runs together finish a list that is too long for one.
+    pub fn beyond_the_floor(self, start: u64, index: u64) -> Option<u64> {
+        let listed = self.list.saturating_sub(self.floor);
+        if index < listed {
+            return Some(self.floor + (start % listed + index) % listed);
+        }
+        self.endless.then(|| start + index - listed)
+    }
 }
 
 /// The place from which a run takes its fresh seeds.
@@ -67,15 +78,9 @@ impl Draw {
         Draw::of(&std::env::var("FIRN_SEEDS").unwrap_or_default())
     }
 
-    /// Fresh seed number `index`. The rest of a list comes first, from a place that depends on the
-    /// draw, so that several runs together finish a list that is too long for one. `None` if there
-    /// are no more cases.
+    /// Fresh seed number `index`, from 0; `None` if there are no more cases.
     pub fn fresh(self, seeds: Seeds, index: u64) -> Option<u64> {
-        let listed = seeds.list.saturating_sub(seeds.floor);
-        if index < listed {
-            return Some(seeds.floor + (self.0 + index) % listed);
-        }
-        seeds.endless.then(|| DRAWN_FROM + self.0 + index - listed)
+        seeds.beyond_the_floor(DRAWN_FROM + self.0, index)
     }
 
     /// A number below `bound`, for a test that takes one part of many in each run.

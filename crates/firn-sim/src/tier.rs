@@ -34,29 +34,38 @@ pub fn replay() -> Option<u64> {
     std::env::var("FIRN_SEED").ok()?.parse().ok()
 }
 
+/// A test, by the names that cargo knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Test {
+    /// The file in `tests/`.
+    pub file: &'static str,
+    /// The function.
+    pub name: &'static str,
+}
+
 /// Runs `body` with each seed below `count`, spread over threads, or only with the seed in
-/// `FIRN_SEED`. `test` is the name of the test that calls.
+/// `FIRN_SEED`.
 ///
 /// # Panics
 /// If `body` panics. The message names the seed and the command that replays it.
-pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Sync + 'static) {
+pub fn each_seed(test: Test, count: u64, body: impl Fn(u64) + Send + Sync + 'static) {
     let passes = move |seed: u64| catch_unwind(AssertUnwindSafe(|| body(seed))).is_ok();
-    none_failed(
-        test,
-        match replay() {
-            Some(seed) => (!passes(seed)).then_some(seed).into_iter().collect(),
-            None => spread(test, move |index| (index < count).then_some(index), passes),
-        },
-    );
+    let seed = move |index| match replay() {
+        Some(seed) => (index == 0).then_some(seed),
+        None => (index < count).then_some(index),
+    };
+    none_failed(test, spread(test.name, seed, passes));
 }
 
 /// # Panics
 /// If there is a seed in `failed`. The message says how to replay it.
-pub(crate) fn none_failed(test: &str, mut failed: Vec<u64>) {
+pub(crate) fn none_failed(test: Test, mut failed: Vec<u64>) {
     failed.sort_unstable();
     if let Some(seed) = failed.first() {
+        let Test { file, name } = test;
         panic!(
-            "seeds {failed:?} failed; replay: FIRN_SEED={seed} cargo test -p firn-sim {test} -- --exact"
+            "{name}: seeds {failed:?} failed; replay: \
+             FIRN_SEED={seed} cargo test --test {file} {name} -- --exact"
         );
     }
 }
@@ -95,4 +104,34 @@ pub(crate) fn spread(
     }
     let failed = failed.lock().expect("no panic under the lock");
     failed.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: Test = Test {
+        file: "suites",
+        name: "joint",
+    };
+
+    #[test]
+    fn a_failure_says_how_to_replay_its_first_seed() {
+        let failed = catch_unwind(|| none_failed(TEST, vec![4_294_967_303, 7]));
+        let message = failed.expect_err("two seeds failed");
+        let message = message.downcast_ref::<String>().expect("a message");
+        let command = "FIRN_SEED=7 cargo test --test suites joint -- --exact";
+        assert!(message.ends_with(command), "{message}");
+        none_failed(TEST, Vec::new());
+    }
+
+    #[test]
+    fn seeds_are_spread_until_there_are_no_more() {
+        let seed = |index| (index < 9).then_some(100 + index);
+        assert_eq!(spread("nine", seed, |seed| seed % 4 != 0).len(), 3);
+        assert!(
+            spread("many", Some, |_| false).len() >= FAILURES_MAX,
+            "it ends"
+        );
+    }
 }

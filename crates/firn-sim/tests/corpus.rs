@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_sim::decoders::{TARGETS, Target};
-use firn_sim::each_seed;
+use firn_sim::{Test, each_seed};
 use std::path::{Path, PathBuf};
 
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
@@ -41,23 +41,23 @@ fn every_input_is_decoded_or_refused() {
         );
         inputs.extend(own.into_iter().map(|(name, input)| (target, name, input)));
     }
-    each_seed(
-        "every_input_is_decoded_or_refused",
-        inputs.len() as u64,
-        move |number| {
-            let (target, name, input) = &inputs[number as usize];
-            let mut mended = input.clone();
-            (target.mend)(&mut mended);
-            for input in [input, &mended] {
-                let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
-                assert!(
-                    std::panic::catch_unwind(run).is_ok(),
-                    "{name} broke the contract of {}",
-                    target.name
-                );
-            }
-        },
-    );
+    let test = Test {
+        file: "corpus",
+        name: "every_input_is_decoded_or_refused",
+    };
+    each_seed(test, inputs.len() as u64, move |number| {
+        let (target, name, input) = &inputs[number as usize];
+        let mut mended = input.clone();
+        (target.mend)(&mut mended);
+        for input in [input, &mended] {
+            let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
+            assert!(
+                std::panic::catch_unwind(run).is_ok(),
+                "{name} broke the contract of {}",
+                target.name
+            );
+        }
+    });
 }
 
 /// The mender knows the formats: bytes written by the engine already have the checksums that it

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use firn_sim::{SUITES, Suite, Tally, each_seed, trace};
+use firn_sim::{SUITES, Suite, Tally, Test, each_seed, trace};
 
 fn suite(name: &str) -> Tally {
     let suite = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}"));
@@ -359,7 +359,11 @@ fn kill9() {
 /// One seed gives one trace: every operation, with its bytes and its outcome.
 #[test]
 fn one_seed_one_run() {
-    each_seed("one_seed_one_run", 20, |seed| {
+    let test = Test {
+        file: "suites",
+        name: "one_seed_one_run",
+    };
+    each_seed(test, 20, |seed| {
         assert_eq!(
             trace(seed),
             trace(seed),

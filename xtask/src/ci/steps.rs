@@ -1,9 +1,15 @@
 //! The steps of `cargo xtask ci`, in order.
 
 use std::path::Path;
+use std::process::Command;
 use std::{fs, io};
 
 use super::Extent;
+use Action::{Plain, Tests, Tidy};
+
+/// The time that all suites of `firn-sim` together may take, in seconds. It does not grow with the
+/// number of profiles: a new suite takes its share from the others.
+const SUITES_SECONDS: &str = "480";
 
 /// One step: a command line, or a task of xtask itself.
 #[derive(Debug)]
@@ -11,7 +17,7 @@ pub(super) struct Step {
     pub(super) name: String,
     pub(super) action: Action,
     pub(super) line: Vec<String>,
-    pub(super) environment: &'static [(&'static str, &'static str)],
+    pub(super) environment: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -37,23 +43,48 @@ impl Step {
             name: name.to_owned(),
             action,
             line: line.split(' ').map(word).collect(),
-            environment: &[],
+            environment: Vec::new(),
         }
     }
 
-    fn with(self, environment: &'static [(&'static str, &'static str)]) -> Step {
-        Step {
-            environment,
-            ..self
-        }
+    fn with(mut self, name: &'static str, value: &str) -> Step {
+        self.environment.push((name, value.to_owned()));
+        self
     }
 }
 
 /// The steps of a run of `extent`.
+///
+/// Steps that use the workspace's own build select no package, because cargo builds a dependency
+/// again for each set of packages that wants other features of it: `cargo run --example seeds`
+/// takes what the tests built, `cargo run -p firn-sim --example seeds` compiles for a minute.
 pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
-    use Action::{Plain, Tests, Tidy};
+    let mut steps = quick(root, extent);
+    if extent == Extent::Quick {
+        return Ok(steps);
+    }
+    let micro = "cargo bench --workspace --bench micro --profile dev -- --test";
+    steps.push(Step::new("micro-benches, each once", Plain, micro));
+    for example in examples(root)? {
+        // Not in release, because each example would be optimized over all crates again, which
+        // takes a minute.
+        let line = format!("cargo run --example {example}");
+        steps.push(Step::new(&format!("example {example}"), Plain, &line));
+    }
+    steps.extend(builds_of_their_own());
+    let excluded: String = unpublished(root)?
+        .iter()
+        .map(|name| format!(" --exclude {name}"))
+        .collect();
+    let package = format!("cargo package --workspace --allow-dirty --no-verify{excluded}");
+    steps.push(Step::new("package", Plain, &package));
+    Ok(steps)
+}
+
+/// The steps of the quick run, with tests at the size of `extent`.
+fn quick(root: &Path, extent: Extent) -> Vec<Step> {
     let tests = Step::new("tests", Tests, "cargo test --workspace --no-fail-fast");
-    let mut steps = vec![
+    vec![
         Step::new("format", Plain, "cargo fmt --all --check"),
         Step::new("tidy", Tidy, "tidy"),
         Step::new(
@@ -62,64 +93,57 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
             "cargo clippy --workspace --all-targets -- -D warnings",
         ),
         if extent == Extent::Full {
-            tests.with(&[("FIRN_TESTS", "ci")])
+            // The CI tier runs all that the quick tier does.
+            tests
+                .with("FIRN_TESTS", "ci")
+                .with("FIRN_BUDGET", SUITES_SECONDS)
+                .with("FIRN_SEEDS", &commit(root))
         } else {
             tests
         },
         Step::new("documentation", Plain, "cargo doc --workspace --no-deps")
-            .with(&[("RUSTDOCFLAGS", "-D warnings")]),
-    ];
-    if extent == Extent::Quick {
-        return Ok(steps);
-    }
-    steps.push(Step::new(
-        "tests with zstd",
-        Tests,
-        "cargo test -p firn-table --features zstd --no-fail-fast",
-    ));
-    let micro = "cargo bench --workspace --bench micro --profile dev -- --test";
-    steps.push(Step::new("micro-benches, each once", Plain, micro));
-    let interleave = Step::new(
-        "interleave",
-        Tests,
-        "cargo test -p firndb -p firn-base --lib interleave",
-    );
-    steps.push(interleave.with(&[
-        ("FIRN_TESTS", "ci"),
-        ("RUSTFLAGS", "--cfg shuttle"),
-        ("CARGO_TARGET_DIR", "target/shuttle"),
-    ]));
-    steps.push(Step::new(
-        "release build",
-        Plain,
-        "cargo build --release -p firn-cli",
-    ));
-    for example in examples(root)? {
-        // Not in release, because each example would be optimized over all crates again, which
-        // takes a minute.
-        let line = format!("cargo run -p firndb --example {example}");
-        steps.push(Step::new(&format!("example {example}"), Plain, &line));
-    }
-    let round_trip = Step::new("tree round trip", Plain, "scripts/tree_round_trip.sh");
-    steps.push(round_trip.with(&[("FIRN_TREE_FILES", "1000")]));
-    steps.push(Step::new(
-        "quick benchmark",
-        Plain,
-        "cargo run --release -p firn-cli -- bench quick",
-    ));
-    steps.push(Step::new("report page", Plain, "scripts/report_page.sh"));
+            .with("RUSTDOCFLAGS", "-D warnings"),
+    ]
+}
+
+/// Steps with other features, flags or profiles than those of the workspace's tests.
+fn builds_of_their_own() -> Vec<Step> {
+    let zstd = "cargo test -p firn-table --features zstd --no-fail-fast";
+    let interleave = "cargo test -p firndb -p firn-base --lib interleave";
     let peers = "cargo test --locked --no-fail-fast --manifest-path crates/firn-peers/Cargo.toml";
-    steps.push(Step::new("peers", Tests, peers).with(&[("CARGO_TARGET_DIR", "target/peers")]));
-    steps.push(Step::new("fuzz targets", Plain, "fuzz/run all 2"));
-    // Skips itself, with a message, where its virtual machine cannot run.
-    steps.push(Step::new("dax", Plain, "scripts/dax.sh"));
-    let excluded: String = unpublished(root)?
-        .iter()
-        .map(|name| format!(" --exclude {name}"))
-        .collect();
-    let package = format!("cargo package --workspace --allow-dirty --no-verify{excluded}");
-    steps.push(Step::new("package", Plain, &package));
-    Ok(steps)
+    let bench = "cargo run --release -p firn-cli -- bench quick";
+    vec![
+        Step::new("tests with zstd", Tests, zstd),
+        Step::new("interleave", Tests, interleave)
+            .with("FIRN_TESTS", "ci")
+            .with("RUSTFLAGS", "--cfg shuttle")
+            .with("CARGO_TARGET_DIR", "target/shuttle"),
+        Step::new("release build", Plain, "cargo build --release -p firn-cli"),
+        Step::new("tree round trip", Plain, "scripts/tree_round_trip.sh")
+            .with("FIRN_TREE_FILES", "1000"),
+        Step::new("quick benchmark", Plain, bench),
+        Step::new("report page", Plain, "scripts/report_page.sh"),
+        Step::new("peers", Tests, peers).with("CARGO_TARGET_DIR", "target"),
+        Step::new("fuzz targets", Plain, "fuzz/run all 2"),
+        // Skips itself, with a message, where its virtual machine cannot run.
+        Step::new("dax", Plain, "scripts/dax.sh"),
+    ]
+}
+
+/// The hash of the commit that is checked out, from which the suites draw their fresh seeds. Empty
+/// outside a repository: then they draw the same ones every time.
+fn commit(root: &Path) -> String {
+    let head = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(root)
+        .output();
+    let hash = head
+        .ok()
+        .filter(|head| head.status.success())
+        .map(|head| head.stdout);
+    String::from_utf8_lossy(&hash.unwrap_or_default())
+        .trim()
+        .to_owned()
 }
 
 /// The names of the engine's examples, sorted.
@@ -180,15 +204,29 @@ mod tests {
     #[test]
     fn only_the_full_run_asks_for_the_large_tier() {
         let root = crate::tree::workspace_root().unwrap();
-        let tier = |extent| {
-            all(&root, extent)
-                .unwrap()
-                .into_iter()
-                .find(|s| s.name == "tests")
-                .unwrap()
-                .environment
+        let environment = |extent| {
+            let steps = all(&root, extent).unwrap();
+            let tests = steps.into_iter().find(|step| step.name == "tests").unwrap();
+            tests.environment
         };
-        assert_eq!(tier(Extent::Full), &[("FIRN_TESTS", "ci")]);
-        assert!(tier(Extent::Quick).is_empty());
+        let of_suites = ["FIRN_TESTS", "FIRN_BUDGET", "FIRN_SEEDS"];
+        let full = environment(Extent::Full);
+        assert_eq!(
+            full.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            of_suites
+        );
+        assert!(SUITES_SECONDS.parse::<u64>().is_ok());
+        assert!(environment(Extent::Quick).is_empty());
+    }
+
+    #[test]
+    fn steps_that_share_a_build_select_no_package() {
+        let root = crate::tree::workspace_root().unwrap();
+        let steps = all(&root, Extent::Full).unwrap();
+        let shared = steps.iter().filter(|step| step.name.starts_with("example"));
+        assert!(shared.clone().count() > 0);
+        for step in shared {
+            assert!(!step.line.contains(&"-p".to_owned()), "{step:?}");
+        }
     }
 }
