@@ -16,7 +16,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 static BUDGET: Mutex<Option<Budget>> = Mutex::new(None);
 
-/// What is left for the suites that have not run yet.
+/// The time left for the suites that have not run yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Budget {
     left_ns: u64,

@@ -117,21 +117,19 @@ fn judge_all(which: Vec<&'static Site>, passing: Passing) -> Vec<Verdict> {
 
 /// Runs the seeds of a round with all sites on, to find out which of them pass which sites.
 fn passing(round: Round) -> Passing {
-    let all: Vec<(&'static Suite, u64)> = HUNT
+    let few = |seeds: u64| {
+        if round == Round::Few {
+            seeds.div_ceil(FEW)
+        } else {
+            seeds
+        }
+    };
+    let hunt = HUNT
         .iter()
-        .filter_map(|(name, seeds)| Suite::named(name).map(|suite| (suite, *seeds)))
-        .flat_map(|(suite, seeds)| {
-            let seeds = if round == Round::Few {
-                seeds.div_ceil(FEW)
-            } else {
-                seeds
-            };
-            (0..seeds).map(move |seed| (suite, seed))
-        })
-        .chain(
-            RARE.iter()
-                .filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, *seed))),
-        )
+        .flat_map(|&(name, seeds)| (0..few(seeds)).map(move |seed| (name, seed)));
+    // The rare ones first, because whoever needs them needs nothing else.
+    let all: Vec<(&'static Suite, u64)> = (RARE.iter().copied().chain(hunt))
+        .filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, seed)))
         .collect();
     let (runs, found) = (
         all.clone(),

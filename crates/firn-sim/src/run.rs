@@ -10,7 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-/// What a suite ran.
+/// A suite's run: its seeds, its time and its counts.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The number of seeds of the floor.

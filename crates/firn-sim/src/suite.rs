@@ -3,10 +3,11 @@
 //!
 //! The seeds of most suites are random cases. `pm_seq`, `pm_torn`, `pm_eadr`, `pm_double` and
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
-//! in three modes: lists that several runs of CI finish together. `pm_align` and `trees_damage` have
-//! no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the bytes of a database,
-//! then those of another, without end. Their list would be the same few databases in every run, so
-//! their fresh seeds are random: each run damages some bytes of databases that no run has seen.
+//! in three modes: lists that several runs of CI finish together. `pm_align` and `trees_damage`
+//! have no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the bytes of a
+//! database, then those of another, without end. Their list would be the same few databases in
+//! every run, so their fresh seeds are random: each run damages some bytes of databases that no run
+//! has seen.
 
 use crate::pm::{self, BTrees, Hot, LogBuffer, Placed, PoolSpace, Shelf};
 use crate::seeds::Seeds;
