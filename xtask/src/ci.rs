@@ -43,6 +43,9 @@ pub(crate) fn run(root: &Path, extent: Extent) -> u8 {
     let mut outcomes = Vec::new();
     for step in &steps {
         println!("\n=== {}", step.name);
+        if let Some(note) = &step.note {
+            println!("{note}");
+        }
         let start = Instant::now();
         let code = run_step(root, step, extent, &mut totals);
         outcomes.push(Outcome {

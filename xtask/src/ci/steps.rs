@@ -18,6 +18,8 @@ pub(super) struct Step {
     pub(super) action: Action,
     pub(super) line: Vec<String>,
     pub(super) environment: Vec<(&'static str, String)>,
+    /// A line for the log, printed before the step runs.
+    pub(super) note: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ impl Step {
             action,
             line: line.split(' ').map(word).collect(),
             environment: Vec::new(),
+            note: None,
         }
     }
 
@@ -83,7 +86,16 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
 
 /// The steps of the quick run, with tests at the size of `extent`.
 fn quick(root: &Path, extent: Extent) -> Vec<Step> {
-    let tests = Step::new("tests", Tests, "cargo test --workspace --no-fail-fast");
+    let mut tests = Step::new("tests", Tests, "cargo test --workspace --no-fail-fast");
+    if extent == Extent::Full {
+        // The CI tier runs all that the quick tier does.
+        let (seeds, note) = seeds(std::env::var("FIRN_SEEDS").ok(), || commit(root));
+        tests = tests
+            .with("FIRN_TESTS", "ci")
+            .with("FIRN_BUDGET", SUITES_SECONDS)
+            .with("FIRN_SEEDS", &seeds);
+        tests.note = Some(note);
+    }
     vec![
         Step::new("format", Plain, "cargo fmt --all --check"),
         Step::new("tidy", Tidy, "tidy"),
@@ -92,15 +104,7 @@ fn quick(root: &Path, extent: Extent) -> Vec<Step> {
             Plain,
             "cargo clippy --workspace --all-targets -- -D warnings",
         ),
-        if extent == Extent::Full {
-            // The CI tier runs all that the quick tier does.
-            tests
-                .with("FIRN_TESTS", "ci")
-                .with("FIRN_BUDGET", SUITES_SECONDS)
-                .with("FIRN_SEEDS", &commit(root))
-        } else {
-            tests
-        },
+        tests,
         Step::new("documentation", Plain, "cargo doc --workspace --no-deps")
             .with("RUSTDOCFLAGS", "-D warnings"),
     ]
@@ -130,20 +134,46 @@ fn builds_of_their_own() -> Vec<Step> {
     ]
 }
 
-/// The hash of the commit that is checked out, from which the suites draw their fresh seeds. Empty
-/// outside a repository: then they draw the same ones every time.
-fn commit(root: &Path) -> String {
+/// The text from which the suites draw their fresh seeds, and a line for the log that says where it
+/// comes from: the environment (`set`), to repeat a run, or else the commit. Without either it is
+/// empty, and the suites draw the same seeds in every such run.
+fn seeds(set: Option<String>, commit: impl FnOnce() -> Result<String, String>) -> (String, String) {
+    if let Some(text) = set.filter(|text| !text.is_empty()) {
+        let note = format!("fresh seeds are drawn from FIRN_SEEDS={text}, as the environment says");
+        return (text, note);
+    }
+    match commit() {
+        Ok(hash) => {
+            let note = format!("fresh seeds are drawn from commit {hash}");
+            (hash, note)
+        }
+        Err(reason) => {
+            let note = format!(
+                "no commit to draw fresh seeds from ({reason}): they are the same as in every run \
+                 without one; FIRN_SEEDS=TEXT draws others"
+            );
+            (String::new(), note)
+        }
+    }
+}
+
+/// The hash of the commit that is checked out, or the reason why git names none.
+fn commit(root: &Path) -> Result<String, String> {
     let head = Command::new("git")
-        .args(["rev-parse", "HEAD"])
+        .args(["rev-parse", "--verify", "HEAD"])
         .current_dir(root)
-        .output();
-    let hash = head
-        .ok()
-        .filter(|head| head.status.success())
-        .map(|head| head.stdout);
-    String::from_utf8_lossy(&hash.unwrap_or_default())
-        .trim()
-        .to_owned()
+        .output()
+        .map_err(|error| format!("cannot start git: {error}"))?;
+    let (hash, complaint) = (
+        String::from_utf8_lossy(&head.stdout),
+        String::from_utf8_lossy(&head.stderr),
+    );
+    if head.status.success() && !hash.trim().is_empty() {
+        Ok(hash.trim().to_owned())
+    } else {
+        let first = complaint.lines().next().unwrap_or("git says nothing");
+        Err(first.to_owned())
+    }
 }
 
 /// The names of the engine's examples, sorted.
@@ -217,6 +247,27 @@ mod tests {
         );
         assert!(SUITES_SECONDS.parse::<u64>().is_ok());
         assert!(environment(Extent::Quick).is_empty());
+    }
+
+    #[test]
+    fn the_source_of_fresh_seeds_is_always_told() {
+        let commit = || Ok("c0ffee".to_owned());
+        let (text, note) = seeds(None, commit);
+        assert!(text == "c0ffee" && note.contains("commit c0ffee"), "{note}");
+        assert_eq!(seeds(Some(String::new()), commit).0, "c0ffee");
+        let (text, note) = seeds(Some("again".to_owned()), commit);
+        assert!(
+            text == "again" && note.contains("FIRN_SEEDS=again"),
+            "{note}"
+        );
+        let (text, note) = seeds(None, || Err("no repository".to_owned()));
+        assert!(text.is_empty() && note.contains("no repository"), "{note}");
+    }
+
+    #[test]
+    fn without_a_commit_there_is_a_reason() {
+        assert!(super::commit(Path::new("/proc")).is_err_and(|reason| !reason.is_empty()));
+        assert!(super::commit(Path::new("/no such folder")).is_err());
     }
 
     #[test]
