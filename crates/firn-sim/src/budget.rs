@@ -7,6 +7,7 @@
 //! to the budget, unless their floors alone need more. Time never makes a suite fail.
 
 use crate::suite::{SUITES, Suite};
+use crate::tier::number;
 use firn_base::clock::Clock;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -81,10 +82,7 @@ impl Drop for Turn {
 }
 
 fn seconds() -> u64 {
-    let asked = std::env::var("FIRN_BUDGET").ok();
-    asked
-        .and_then(|seconds| seconds.parse().ok())
-        .unwrap_or(DEFAULT_SECONDS)
+    number("FIRN_BUDGET").unwrap_or(DEFAULT_SECONDS)
 }
 
 #[cfg(test)]

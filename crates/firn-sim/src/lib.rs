@@ -2,7 +2,7 @@
 //! may come back, a session that runs random operations on a simulated file system, and the joint
 //! suite that cuts it anywhere.
 //!
-//! A failure prints its seed and the command that replays it. Docs: `testing.md`, sections 2 to 4.
+//! A failure prints its seed and the command that replays it. Docs: `testing.md`.
 #![forbid(unsafe_code)]
 
 mod budget;

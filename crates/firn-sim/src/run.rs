@@ -83,6 +83,14 @@ impl Suite {
         report
     }
 
+    /// The test that runs this suite.
+    pub fn as_test(&self) -> Test {
+        Test {
+            file: "suites",
+            name: self.name,
+        }
+    }
+
     fn run_all(&'static self, seed: impl Fn(u64) -> Option<u64> + Send + Sync + 'static) -> Report {
         let (report, clock) = (Arc::new(Mutex::new(Report::default())), Clock::system());
         let into = report.clone();
@@ -95,13 +103,7 @@ impl Suite {
                 true
             })
         });
-        none_failed(
-            Test {
-                file: "suites",
-                name: self.name,
-            },
-            failed,
-        );
+        none_failed(self.as_test(), failed);
         let report = std::mem::take(&mut *report.lock().expect("no panic under the lock"));
         Report {
             seconds: clock.now_ns() as f64 / 1e9,

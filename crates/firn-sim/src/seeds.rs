@@ -75,7 +75,17 @@ impl Draw {
     /// The draw of the environment variable `FIRN_SEEDS`, which `cargo xtask ci` sets to the hash
     /// of the commit. Without it, always the same one.
     pub fn get() -> Draw {
-        Draw::of(&std::env::var("FIRN_SEEDS").unwrap_or_default())
+        Draw::of(&drawn_from())
+    }
+
+    /// A line for the log of a run: the text that repeats its draw.
+    pub fn origin() -> String {
+        let text = drawn_from();
+        if text.is_empty() {
+            "FIRN_SEEDS is not set: the same draw as in every run without it".to_owned()
+        } else {
+            format!("drawn from FIRN_SEEDS={text}")
+        }
     }
 
     /// Fresh seed number `index`, from 0; `None` if there are no more cases.
@@ -87,6 +97,10 @@ impl Draw {
     pub fn below(self, bound: u64) -> u64 {
         self.0 % bound
     }
+}
+
+fn drawn_from() -> String {
+    std::env::var("FIRN_SEEDS").unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -30,8 +30,21 @@ impl Tier {
 }
 
 /// The single seed to run, from the environment variable `FIRN_SEED`, to replay a failure.
+///
+/// # Panics
+/// If the variable is not a number.
 pub fn replay() -> Option<u64> {
-    std::env::var("FIRN_SEED").ok()?.parse().ok()
+    number("FIRN_SEED")
+}
+
+/// The number in an environment variable, if it is set.
+///
+/// # Panics
+/// If it is not a number.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let number = text.parse().ok();
+    Some(number.unwrap_or_else(|| panic!("{name}={text} is not a number")))
 }
 
 /// A test, by the names that cargo knows.
@@ -41,6 +54,14 @@ pub struct Test {
     pub file: &'static str,
     /// The function.
     pub name: &'static str,
+}
+
+impl Test {
+    /// The command that runs the test with this seed only.
+    pub fn replay_command(self, seed: u64) -> String {
+        let Test { file, name } = self;
+        format!("FIRN_SEED={seed} cargo test --test {file} {name} -- --exact")
+    }
 }
 
 /// Runs `body` with each seed below `count`, spread over threads, or only with the seed in
@@ -62,11 +83,8 @@ pub fn each_seed(test: Test, count: u64, body: impl Fn(u64) + Send + Sync + 'sta
 pub(crate) fn none_failed(test: Test, mut failed: Vec<u64>) {
     failed.sort_unstable();
     if let Some(seed) = failed.first() {
-        let Test { file, name } = test;
-        panic!(
-            "{name}: seeds {failed:?} failed; replay: \
-             FIRN_SEED={seed} cargo test --test {file} {name} -- --exact"
-        );
+        let (name, command) = (test.name, test.replay_command(*seed));
+        panic!("{name}: seeds {failed:?} failed; replay: {command}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::io::Write;
 
 #[test]
 fn each_site_that_is_off_is_noticed() {
-    // CI takes half of the sites, the quick tier a sixteenth. Which ones these are depends on the
-    // commit, so that runs add up. `cargo xtask soak --mutants` takes all.
+    // CI takes half of the sites, the quick tier a sixteenth. In CI the commit decides which, so
+    // that runs add up. `cargo xtask soak --mutants` takes all.
     let step = if Tier::get() == Tier::Ci { 2 } else { 16 };
     // `FIRN_SITE=log` selects all sites whose names start with `log`.
     let wanted = std::env::var("FIRN_SITE").unwrap_or_default();
@@ -37,13 +37,17 @@ fn each_site_that_is_off_is_noticed() {
     // Bypasses the capture of test output, so that the total is visible even on success.
     let _unseen = writeln!(
         std::io::stdout(),
-        "suite mutants: {} of {count} sites noticed",
-        count - unnoticed.len()
+        "suite mutants: {} of {count} sites noticed, one in {step}, {}",
+        count - unnoticed.len(),
+        Draw::origin()
     );
-    assert!(
-        unnoticed.is_empty() && verdicts.len() == count,
-        "nobody notices {unnoticed:?}"
-    );
+    assert_eq!(verdicts.len(), count, "a verdict is missing");
+    if let Some(site) = unnoticed.first() {
+        panic!(
+            "no suite notices {unnoticed:?}; replay: \
+             FIRN_SITE={site} cargo test --test mutants -- --nocapture"
+        );
+    }
 }
 
 #[test]

@@ -2,13 +2,21 @@
 //! seed.
 
 use std::io::Write;
+use std::sync::Once;
 
-use firn_sim::{SUITES, Suite, Tally, Test, each_seed, trace};
+use firn_sim::{Draw, SUITES, Suite, Tally, Test, Tier, each_seed, trace};
+
+static ORIGIN: Once = Once::new();
 
 fn suite(name: &str) -> Tally {
     let suite = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}"));
+    // These lines bypass the capture of test output, so that they are visible even on success.
+    ORIGIN.call_once(|| {
+        if Tier::get() == Tier::Ci {
+            let _unseen = writeln!(std::io::stdout(), "suites: {}", Draw::origin());
+        }
+    });
     let report = suite.test();
-    // Bypasses the capture of test output, so that totals are visible even on success.
     let _unseen = writeln!(std::io::stdout(), "suite {name}: {report}");
     report.tally
 }

@@ -214,7 +214,9 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
                 row.kills += tally.kills;
             }
             Err(_) => {
-                let finding = format!("{} seed {seed}: {}", suite.name, PANIC.take());
+                let command = suite.as_test().replay_command(seed);
+                let panic = PANIC.take();
+                let finding = format!("{} seed {seed}: {panic}; replay: {command}", suite.name);
                 eprintln!("\nfinding: {finding}");
                 soak.findings.push(finding);
             }
@@ -261,7 +263,8 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
         soak.findings.len()
     );
     let mut sum = Row::default();
-    for (suite, row) in asked.suites.iter().zip(&soak.rows) {
+    let rows = asked.suites.iter().zip(&soak.rows);
+    for (suite, row) in rows.filter(|(_, row)| row.seeds > 0) {
         let rate = row.images as f64 * 1e9 / (row.busy_ns.max(1)) as f64;
         let Row {
             seeds,
@@ -318,7 +321,12 @@ fn unnoticed() -> Vec<String> {
         noticed.len(),
         verdicts.len()
     );
-    let tell = |site: &str| format!("no suite notices that {site} is off");
+    let tell = |site: &str| {
+        format!(
+            "no suite notices that {site} is off; replay: \
+             FIRN_SITE={site} cargo test --test mutants -- --nocapture"
+        )
+    };
     unnoticed
         .iter()
         .map(|verdict| tell(verdict.site.name()))
