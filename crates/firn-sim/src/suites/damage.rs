@@ -16,6 +16,7 @@ use crate::tally::Tally;
 use firn_base::FileId;
 use firn_base::count::IoCounters;
 use firn_base::seed::{Seed, mix};
+use firn_base::site;
 use firn_fs::{OpenMode, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_table::BlockCache;
@@ -62,8 +63,12 @@ enum Damage {
     Misplace(PathBuf, usize, usize),
 }
 
+/// The number of a golden database, and the site that was off when it was built: a run with all
+/// sites on must not meet a database built without one.
+type Key = (u64, Option<&'static str>);
+
 thread_local! {
-    static LAST: RefCell<Option<(u64, Rc<[Golden]>)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(Key, Rc<[Golden]>)>> = const { RefCell::new(None) };
 }
 
 /// The databases with this number, and the shard of this seed.
@@ -72,9 +77,10 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
         seed / (KINDS * SHARDS) * KINDS + seed % KINDS,
         seed / KINDS % SHARDS,
     );
+    let key = (number, site::off());
     let known = LAST.with_borrow(|last| {
         last.as_ref()
-            .filter(|last| last.0 == number)
+            .filter(|last| last.0 == key)
             .map(|last| last.1.clone())
     });
     let golden = known.unwrap_or_else(|| {
@@ -88,7 +94,7 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
             .map(|&profile| Golden::new(number, profile))
             .collect()
     });
-    LAST.set(Some((number, golden.clone())));
+    LAST.set(Some((key, golden.clone())));
     (golden, shard)
 }
 
@@ -107,16 +113,16 @@ fn bits(golden: &Golden, seed: u64, shard: u64) -> Tally {
         .iter()
         .filter(|(path, _)| !["LOCK", "OPTIONS"].iter().any(|name| path.ends_with(name)));
     let bit = |byte: u64| mix(seed ^ byte) as u32 % 8;
-    let in_file = |path: &PathBuf, byte: u64| Damage::Flip(path.clone(), byte as usize, bit(byte));
-    let mut all: Vec<Damage> = read
-        .flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte)))
-        .collect();
     let memory = golden
         .machine
         .memory
         .as_ref()
         .map_or(0, |memory| memory.durable().len() as u64);
-    all.extend((0..memory).map(|byte| Damage::FlipMemory(byte as usize, bit(byte))));
+    // The memory first, so that the seeds that hit its header do not depend on the files' lengths.
+    let in_memory = (0..memory).map(|byte| Damage::FlipMemory(byte as usize, bit(byte)));
+    let in_file = |path: &PathBuf, byte: u64| Damage::Flip(path.clone(), byte as usize, bit(byte));
+    let in_files = read.flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte)));
+    let all: Vec<Damage> = in_memory.chain(in_files).collect();
     golden.check_shard(&all, shard)
 }
 
