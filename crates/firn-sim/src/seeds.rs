@@ -92,11 +92,6 @@ impl Draw {
     pub fn fresh(self, seeds: Seeds, index: u64) -> Option<u64> {
         seeds.beyond_the_floor(DRAWN_FROM + self.0, index)
     }
-
-    /// A number below `bound`, for a test that takes one part of many in each run.
-    pub fn below(self, bound: u64) -> u64 {
-        self.0 % bound
-    }
 }
 
 fn drawn_from() -> String {
