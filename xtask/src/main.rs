@@ -23,7 +23,8 @@ usage: cargo xtask COMMAND
   peers            get what other engines need (RocksDB, LevelDB) and build crates/firn-peers with all of them
   soak --minutes N [--suite S] [--seed X] [--threads N] [--append FILE]
                    every suite of firn-sim with fresh seeds, for as long as asked; the summary also goes to FILE
-  soak --mutants   each check, flush, fence and sync switched off in turn: some suite must notice
+  soak --minutes N --site NAME
+                   the suites with this one switched off, up to the first seed that notices
   perf             instructions per operation, by callgrind, beside the figures of xtask/perf.txt
   perf --update    the same, and rewrite those figures";
 

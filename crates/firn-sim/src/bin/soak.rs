@@ -1,15 +1,19 @@
-//! `cargo xtask soak`: runs all suites, or one, with fresh seeds for the requested time, and all
-//! mutants if asked to. The summary is printed, and appended to a file if one is named.
+//! `cargo xtask soak`: runs all suites, or one, with fresh seeds for the requested time. The
+//! summary is printed, and appended to a file if one is named.
 //!
 //! Each thread takes the suite that has had the least time so far, so that cheap and expensive
 //! suites get equal time. A suite whose seeds enumerate cases first runs those above its floor,
 //! which CI runs only in part.
+//!
+//! With `--site`, one site is off, and the run ends with the first seed that notices it: one for
+//! the rare seeds in `mutants.rs`.
 #![forbid(unsafe_code)]
 
 use firn_base::clock::Clock;
 use firn_base::exec;
 use firn_base::seed::Seed;
-use firn_sim::{SUITES, Suite, hunt, set_child, sites};
+use firn_base::site::{self, Site};
+use firn_sim::{SUITES, Suite, Tally, set_child, sites};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -20,7 +24,7 @@ use std::sync::{Arc, Mutex};
 
 const USAGE: &str = "\
 usage: soak --minutes N [--suite NAME] [--seed X] [--threads N] [--append FILE]
-       soak --mutants [the same; without --minutes, no suite runs]";
+       soak --minutes N --site NAME [the same]";
 const SECOND_NS: u64 = 1_000_000_000;
 /// The assumed duration of a seed until it is known, in nanoseconds.
 const EXPECTED_NS: u64 = SECOND_NS / 100;
@@ -36,8 +40,8 @@ struct Asked {
     suites: Vec<&'static Suite>,
     seed: u64,
     threads: usize,
-    /// All sites are switched off in turn, before the suites run.
-    mutants: bool,
+    /// The site that is off while the suites run.
+    site: Option<&'static Site>,
     /// The file that gets the summary too.
     append: Option<PathBuf>,
 }
@@ -63,9 +67,22 @@ struct Soak {
     findings: Vec<String>,
 }
 
+impl Asked {
+    fn run(&self, suite: &Suite, seed: u64) -> Tally {
+        match self.site {
+            Some(site) => site::without(site, || (suite.run)(seed)),
+            None => (suite.run)(seed),
+        }
+    }
+}
+
 impl Soak {
-    /// The suite that runs next, and its seed; `None` if no suite has any more cases.
+    /// The suite that runs next, and its seed; `None` if no suite has any more cases, or if the
+    /// search for a seed has ended.
     fn next(&mut self, asked: &Asked) -> Option<(usize, u64)> {
+        if asked.site.is_some() && !self.findings.is_empty() {
+            return None;
+        }
         loop {
             let open = (0..self.rows.len()).filter(|&index| !self.rows[index].is_exhausted);
             let index = open.min_by_key(|&index| self.rows[index].busy_ns)?;
@@ -100,16 +117,11 @@ fn main() -> ExitCode {
         set_child(me.with_file_name("kill9_child"));
     }
     std::panic::set_hook(Box::new(|panic| PANIC.set(panic.to_string())));
-    let findings = if asked.mutants {
-        unnoticed()
-    } else {
-        Vec::new()
-    };
     let clock = Clock::system();
     let start_ns = clock.now_ns();
     let soak = Arc::new(Mutex::new(Soak {
         rows: vec![Row::default(); asked.suites.len()],
-        findings,
+        ..Soak::default()
     }));
     let asked = Arc::new(asked);
     let workers: Vec<_> = (0..asked.threads)
@@ -136,7 +148,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    ExitCode::from(u8::from(!soak.findings.is_empty()))
+    ExitCode::from(u8::from(soak.findings.is_empty() == asked.site.is_some()))
 }
 
 fn parse(arguments: &[String]) -> Result<Asked, String> {
@@ -145,17 +157,13 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
         suites: SUITES.iter().collect(),
         seed: 0,
         threads: 0,
-        mutants: false,
+        site: None,
         append: None,
     };
     asked.threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     asked.seed = Seed::from_entropy().next_u64() >> 24;
     let mut words = arguments.iter();
     while let Some(name) = words.next() {
-        if name == "--mutants" {
-            asked.mutants = true;
-            continue;
-        }
         let value = words
             .next()
             .ok_or_else(|| format!("`{name}` lacks a value"))?;
@@ -180,12 +188,16 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
                     .ok_or_else(|| format!("no suite `{value}`; there are {}", known()))?;
                 asked.suites = vec![suite];
             }
+            "--site" => {
+                let site = sites().into_iter().find(|site| site.name() == value);
+                asked.site = Some(site.ok_or_else(|| format!("no site `{value}`"))?);
+            }
             "--append" => asked.append = Some(PathBuf::from(value)),
             _ => return Err(format!("`{name}` is not known")),
         }
     }
-    if asked.minutes == 0 && !asked.mutants {
-        Err("--minutes N or --mutants is needed".to_owned())
+    if asked.minutes == 0 {
+        Err("--minutes N is needed".to_owned())
     } else {
         Ok(asked)
     }
@@ -201,7 +213,7 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
         };
         let suite = asked.suites[index];
         let begin_ns = clock.now_ns();
-        let outcome = catch_unwind(AssertUnwindSafe(|| (suite.run)(seed)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| asked.run(suite, seed)));
         let now_ns = clock.now_ns();
         let mut soak = soak.lock().expect("no panic under the lock");
         let row = &mut soak.rows[index];
@@ -214,9 +226,11 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
                 row.kills += tally.kills;
             }
             Err(_) => {
-                let command = suite.as_test().replay_command(seed);
-                let panic = PANIC.take();
-                let finding = format!("{} seed {seed}: {panic}; replay: {command}", suite.name);
+                let mut finding = format!("{} seed {seed}: {}", suite.name, PANIC.take());
+                if asked.site.is_none() {
+                    let command = suite.as_test().replay_command(seed);
+                    finding = format!("{finding}; replay: {command}");
+                }
                 eprintln!("\nfinding: {finding}");
                 soak.findings.push(finding);
             }
@@ -301,36 +315,6 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
         let _written = writeln!(text, "\n- {}", finding.replace('\n', " "));
     }
     text
-}
-
-/// Switches every site off in turn. Returns those that no suite notices.
-fn unnoticed() -> Vec<String> {
-    let verdicts = hunt(sites(), |verdict| {
-        println!(
-            "{:28} {:?} after {} runs",
-            verdict.site.name(),
-            verdict.noticed_by,
-            verdict.tried
-        );
-    });
-    let (noticed, unnoticed): (Vec<_>, Vec<_>) = verdicts
-        .iter()
-        .partition(|verdict| verdict.noticed_by.is_some());
-    println!(
-        "mutants: {} of {} sites noticed",
-        noticed.len(),
-        verdicts.len()
-    );
-    let tell = |site: &str| {
-        format!(
-            "no suite notices that {site} is off; replay: \
-             FIRN_SITE={site} cargo test --test mutants -- --nocapture"
-        )
-    };
-    unnoticed
-        .iter()
-        .map(|verdict| tell(verdict.site.name()))
-        .collect()
 }
 
 fn append(path: &Path, report: &str) -> std::io::Result<()> {
