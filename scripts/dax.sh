@@ -16,9 +16,9 @@ if ! "$vm" --timeout 100 -- true 2>"$work/why"; then
   [ $code = 0 ] || { cat "$work/why" >&2; fail "the virtual machine ends with $code"; }
 fi
 
-cargo build -p firn-sim --bins
-cargo test -p firn-pm --lib --no-run 2>&1 | tee "$work/build"
-tests=$(sed -n 's/.*Executable.*(\(.*\))$/\1/p' "$work/build")
+# Tests of all packages, with their programs, because that is what the steps before have built.
+cargo test --workspace --no-run 2>&1 | tee "$work/build"
+tests=$(sed -n 's/.*Executable.*(\(.*\/firn_pm-[0-9a-f]*\))$/\1/p' "$work/build")
 [ -x "$tests" ] || tests=$PWD/$tests
 bin=${CARGO_TARGET_DIR:-target}/debug
 filters=(pool::tests::backends pool::tests::dax region::)

@@ -43,8 +43,11 @@ pub(crate) fn run(root: &Path, extent: Extent) -> u8 {
     let mut outcomes = Vec::new();
     for step in &steps {
         println!("\n=== {}", step.name);
+        if let Some(note) = &step.note {
+            println!("{note}");
+        }
         let start = Instant::now();
-        let code = run_step(root, step, &mut totals);
+        let code = run_step(root, step, extent, &mut totals);
         outcomes.push(Outcome {
             name: step.name.clone(),
             took: start.elapsed(),
@@ -58,11 +61,11 @@ pub(crate) fn run(root: &Path, extent: Extent) -> u8 {
     outcomes.last().map_or(0, |last| last.code)
 }
 
-fn run_step(root: &Path, step: &Step, totals: &mut Totals) -> u8 {
+fn run_step(root: &Path, step: &Step, extent: Extent, totals: &mut Totals) -> u8 {
     let result = match &step.action {
         Action::Tidy => return tidy::check(root),
-        Action::Plain => command(root, step).status(),
-        Action::Tests => run_tests(command(root, step), totals),
+        Action::Plain => command(root, step, extent).status(),
+        Action::Tests => run_tests(command(root, step, extent), totals),
     };
     match result {
         Ok(status) if status.success() => 0,
@@ -77,16 +80,18 @@ fn run_step(root: &Path, step: &Step, totals: &mut Totals) -> u8 {
     }
 }
 
-fn command(root: &Path, step: &Step) -> Command {
+fn command(root: &Path, step: &Step, extent: Extent) -> Command {
     let mut command = Command::new(&step.line[0]);
     command
         .args(&step.line[1..])
         .current_dir(root)
         .stdin(Stdio::null());
-    // In a fresh clone incremental compilation costs more than it saves.
-    command
-        .env("CARGO_INCREMENTAL", "0")
-        .envs(step.environment.iter().copied());
+    // In a fresh clone incremental compilation costs more than it saves. The quick run shares the
+    // build of a developer's own `cargo test`, which is incremental.
+    if extent == Extent::Full {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command.envs(step.environment.iter().map(|(name, value)| (name, value)));
     command
 }
 

@@ -21,8 +21,10 @@ usage: cargo xtask COMMAND
   ci               everything that must hold before a merge, ending in one line `N passed, N failed`
   ci --quick       formatting, tidy, lints, the quick test tier and the documentation only
   peers            get what other engines need (RocksDB, LevelDB) and build crates/firn-peers with all of them
-  soak --minutes N [--suite S] [--seed X] [--threads N]
-                   every suite of firn-sim with fresh seeds, for as long as asked; adds what it saw to docs/soak.md
+  soak --minutes N [--suite S] [--seed X] [--threads N] [--append FILE]
+                   every suite of firn-sim with fresh seeds, for as long as asked; the summary also goes to FILE
+  soak --minutes N --site NAME
+                   the suites with this one switched off, up to the first seed that notices
   perf             instructions per operation, by callgrind, beside the figures of xtask/perf.txt
   perf --update    the same, and rewrite those figures";
 

@@ -10,7 +10,7 @@
 mod switch;
 
 #[cfg(feature = "proof")]
-pub use switch::{counted, die_at, without};
+pub use switch::{counted, die_at, off, without};
 
 /// One site. Two sites are the same if they are the same `static`.
 #[derive(Debug)]

@@ -2,15 +2,18 @@
 //! may come back, a session that runs random operations on a simulated file system, and the joint
 //! suite that cuts it anywhere.
 //!
-//! A failure prints its seed and the command that replays it. Docs: `testing.md`, sections 2 to 4.
+//! A failure prints its seed and the command that replays it. Docs: `testing.md`.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod contents;
 pub mod decoders;
 mod machine;
 mod model;
 mod mutants;
 mod pm;
+mod run;
+mod seeds;
 mod session;
 mod setup;
 mod suite;
@@ -23,10 +26,12 @@ pub use machine::{Machine, fingerprint};
 pub use model::{Change, Death, History, Map};
 pub use mutants::{Verdict, hunt, sites};
 pub use pm::{Bug, Shelf, Structure, explore_sequence};
+pub use run::Report;
+pub use seeds::{Draw, Seeds};
 pub use session::{Session, orphans};
 pub use setup::{KINDS, Setup};
 pub use suite::{SUITES, Suite};
 pub use suites::kill9::{kill9_child, set_child};
 pub use suites::model::trace;
 pub use tally::Tally;
-pub use tier::{Tier, each_seed, replay};
+pub use tier::{Test, Tier, each_seed, replay};

@@ -1,5 +1,6 @@
 //! The counts of a suite.
 
+use firndb::Stats;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -51,6 +52,19 @@ impl Tally {
     pub fn and(mut self, other: Tally) -> Tally {
         self.add(other);
         self
+    }
+
+    /// Adds the counts that a database has at the end of a life.
+    pub(crate) fn lived(&mut self, stats: &Stats) {
+        self.divided += stats.background.divided_partitions;
+        self.joined += stats.background.joined_partitions;
+        self.partitions_most = self.partitions_most.max(stats.partitions.len());
+        if let Some(lab) = &stats.lab {
+            self.past_trees += lab.buffers_past;
+            self.chunks += lab.chunks;
+            self.edges += lab.chunk_edges;
+            self.replaced += lab.chunk_entries_replaced;
+        }
     }
 
     /// Counts the recovery of a state with this fingerprint.

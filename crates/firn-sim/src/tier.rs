@@ -1,21 +1,21 @@
-//! The amount of work, and the number of threads.
+//! The amount of work, and the threads that do it.
 
 use firn_base::exec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The number of threads over which the seeds of one test are spread.
-const THREADS: usize = 2;
+/// The least number of threads over which the seeds of one test are spread.
+const THREADS_MIN: usize = 2;
 /// The number of failing seeds after which a suite stops.
 const FAILURES_MAX: usize = 20;
 
 /// The amount of work of a suite, set by the environment variable `FIRN_TESTS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// The variable is not set: all tests together take minutes.
+    /// The variable is not set: each suite runs its floor, all tests together take minutes.
     Quick,
-    /// `FIRN_TESTS=ci`.
+    /// `FIRN_TESTS=ci`: each suite also runs fresh seeds, until its share of the budget is used.
     Ci,
 }
 
@@ -27,19 +27,41 @@ impl Tier {
             _ => Tier::Quick,
         }
     }
-
-    /// `quick` in the quick tier, ten times as much in CI.
-    pub fn scale(self, quick: u64) -> u64 {
-        match self {
-            Tier::Quick => quick,
-            Tier::Ci => 10 * quick,
-        }
-    }
 }
 
 /// The single seed to run, from the environment variable `FIRN_SEED`, to replay a failure.
+///
+/// # Panics
+/// If the variable is not a number.
 pub fn replay() -> Option<u64> {
-    std::env::var("FIRN_SEED").ok()?.parse().ok()
+    number("FIRN_SEED")
+}
+
+/// The number in an environment variable, if it is set.
+///
+/// # Panics
+/// If it is not a number.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let number = text.parse().ok();
+    Some(number.unwrap_or_else(|| panic!("{name}={text} is not a number")))
+}
+
+/// A test, by the names that cargo knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Test {
+    /// The file in `tests/`.
+    pub file: &'static str,
+    /// The function.
+    pub name: &'static str,
+}
+
+impl Test {
+    /// The command that runs the test with this seed only.
+    pub fn replay_command(self, seed: u64) -> String {
+        let Test { file, name } = self;
+        format!("FIRN_SEED={seed} cargo test --test {file} {name} -- --exact")
+    }
 }
 
 /// Runs `body` with each seed below `count`, spread over threads, or only with the seed in
@@ -47,41 +69,45 @@ pub fn replay() -> Option<u64> {
 ///
 /// # Panics
 /// If `body` panics. The message names the seed and the command that replays it.
-pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Sync + 'static) {
+pub fn each_seed(test: Test, count: u64, body: impl Fn(u64) + Send + Sync + 'static) {
     let passes = move |seed: u64| catch_unwind(AssertUnwindSafe(|| body(seed))).is_ok();
-    let mut failed = match replay() {
-        Some(seed) => (!passes(seed)).then_some(seed).into_iter().collect(),
-        None => spread(test, count, passes),
+    let seed = move |index| match replay() {
+        Some(seed) => (index == 0).then_some(seed),
+        None => (index < count).then_some(index),
     };
+    none_failed(test, spread(test.name, seed, passes));
+}
+
+/// # Panics
+/// If there is a seed in `failed`. The message says how to replay it.
+pub(crate) fn none_failed(test: Test, mut failed: Vec<u64>) {
     failed.sort_unstable();
     if let Some(seed) = failed.first() {
-        panic!(
-            "seeds {failed:?} failed; replay: FIRN_SEED={seed} cargo test -p firn-sim --test suites {test}"
-        );
+        let (name, command) = (test.name, test.replay_command(*seed));
+        panic!("{name}: seeds {failed:?} failed; replay: {command}");
     }
 }
 
-/// Runs the seeds on all threads. Returns the seeds that failed, and stops early once there are
-/// [`FAILURES_MAX`].
+/// Runs the seeds `seed(0)`, `seed(1)`, .. up to the first `None`, on all threads. Returns the
+/// seeds that failed, and stops early once there are [`FAILURES_MAX`].
 pub(crate) fn spread(
     test: &str,
-    count: u64,
+    seed: impl Fn(u64) -> Option<u64> + Send + Sync + 'static,
     passes: impl Fn(u64) -> bool + Send + Sync + 'static,
 ) -> Vec<u64> {
-    let (passes, next) = (Arc::new(passes), Arc::new(AtomicU64::new(0)));
+    let (run, next) = (Arc::new((seed, passes)), Arc::new(AtomicU64::new(0)));
     let failed = Arc::new(Mutex::new(Vec::new()));
     let worker = |i: usize| {
-        let (passes, next, failed) = (passes.clone(), next.clone(), failed.clone());
+        let (run, next, failed) = (run.clone(), next.clone(), failed.clone());
         exec::spawn(&format!("{test}-{i}"), move || {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= count
-                    || failed
-                        .lock()
-                        .is_ok_and(|failed| failed.len() >= FAILURES_MAX)
-                {
+            let (seed, passes) = &*run;
+            while failed
+                .lock()
+                .is_ok_and(|failed| failed.len() < FAILURES_MAX)
+            {
+                let Some(seed) = seed(next.fetch_add(1, Ordering::Relaxed)) else {
                     break;
-                }
+                };
                 if !passes(seed) {
                     failed.lock().expect("no panic under the lock").push(seed);
                 }
@@ -89,10 +115,41 @@ pub(crate) fn spread(
         })
         .expect("a thread")
     };
-    let workers: Vec<_> = (0..THREADS).map(worker).collect();
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let workers: Vec<_> = (0..threads.max(THREADS_MIN)).map(worker).collect();
     for worker in workers {
         worker.join().expect("a worker catches panics");
     }
     let failed = failed.lock().expect("no panic under the lock");
     failed.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: Test = Test {
+        file: "suites",
+        name: "joint",
+    };
+
+    #[test]
+    fn a_failure_says_how_to_replay_its_first_seed() {
+        let failed = catch_unwind(|| none_failed(TEST, vec![4_294_967_303, 7]));
+        let message = failed.expect_err("two seeds failed");
+        let message = message.downcast_ref::<String>().expect("a message");
+        let command = "FIRN_SEED=7 cargo test --test suites joint -- --exact";
+        assert!(message.ends_with(command), "{message}");
+        none_failed(TEST, Vec::new());
+    }
+
+    #[test]
+    fn seeds_are_spread_until_there_are_no_more() {
+        let seed = |index| (index < 9).then_some(100 + index);
+        assert_eq!(spread("nine", seed, |seed| seed % 4 != 0).len(), 3);
+        assert!(
+            spread("many", Some, |_| false).len() >= FAILURES_MAX,
+            "it ends"
+        );
+    }
 }

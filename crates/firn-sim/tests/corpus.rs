@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_sim::decoders::{TARGETS, Target};
-use firn_sim::each_seed;
+use firn_sim::{Test, each_seed};
 use std::path::{Path, PathBuf};
 
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
@@ -41,7 +41,11 @@ fn every_input_is_decoded_or_refused() {
         );
         inputs.extend(own.into_iter().map(|(name, input)| (target, name, input)));
     }
-    each_seed("corpus", inputs.len() as u64, move |number| {
+    let test = Test {
+        file: "corpus",
+        name: "every_input_is_decoded_or_refused",
+    };
+    each_seed(test, inputs.len() as u64, move |number| {
         let (target, name, input) = &inputs[number as usize];
         let mut mended = input.clone();
         (target.mend)(&mut mended);

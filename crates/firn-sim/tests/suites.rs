@@ -2,16 +2,23 @@
 //! seed.
 
 use std::io::Write;
+use std::sync::Once;
 
-use firn_sim::{SUITES, Suite, Tally, Tier, each_seed, trace};
+use firn_sim::{Draw, SUITES, Suite, Tally, Test, Tier, each_seed, trace};
+
+static ORIGIN: Once = Once::new();
 
 fn suite(name: &str) -> Tally {
-    let (seeds, tally) = Suite::named(name)
-        .unwrap_or_else(|| panic!("no suite {name}"))
-        .test();
-    // Bypasses the capture of test output, so that totals are visible even on success.
-    let _unseen = writeln!(std::io::stdout(), "suite {name}: {seeds} seeds, {tally}");
-    tally
+    let suite = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}"));
+    // These lines bypass the capture of test output, so that they are visible even on success.
+    ORIGIN.call_once(|| {
+        if Tier::get() == Tier::Ci {
+            let _unseen = writeln!(std::io::stdout(), "suites: {}", Draw::origin());
+        }
+    });
+    let report = suite.test();
+    let _unseen = writeln!(std::io::stdout(), "suite {name}: {report}");
+    report.tally
 }
 
 #[test]
@@ -360,7 +367,11 @@ fn kill9() {
 /// One seed gives one trace: every operation, with its bytes and its outcome.
 #[test]
 fn one_seed_one_run() {
-    each_seed("determinism", Tier::get().scale(20), |seed| {
+    let test = Test {
+        file: "suites",
+        name: "one_seed_one_run",
+    };
+    each_seed(test, 20, |seed| {
         assert_eq!(
             trace(seed),
             trace(seed),

@@ -47,6 +47,11 @@ pub fn without<R>(site: &'static Site, body: impl FnOnce() -> R) -> R {
     body()
 }
 
+/// The name of the site that is switched off for this thread.
+pub fn off() -> Option<&'static str> {
+    OFF.get().map(|site| site.name)
+}
+
 /// Runs `body` and counts how often this thread passes each site during it.
 pub fn counted<R>(body: impl FnOnce() -> R) -> (R, BTreeMap<&'static str, u64>) {
     COUNTS.set(Some(BTreeMap::new()));

@@ -1,23 +1,30 @@
 //! `cargo xtask soak`: runs all suites, or one, with fresh seeds for the requested time. The
-//! summary is printed and appended to `docs/soak.md`.
+//! summary is printed, and appended to a file if one is named.
 //!
 //! Each thread takes the suite that has had the least time so far, so that cheap and expensive
-//! suites get equal time.
+//! suites get equal time. A suite whose seeds enumerate cases first runs those above its floor,
+//! which CI runs only in part.
+//!
+//! With `--site`, one site is off, and the run ends with the first seed that notices it: one for
+//! the rare seeds in `mutants.rs`.
 #![forbid(unsafe_code)]
 
 use firn_base::clock::Clock;
 use firn_base::exec;
 use firn_base::seed::Seed;
-use firn_sim::{SUITES, Suite, set_child};
+use firn_base::site::{self, Site};
+use firn_sim::{SUITES, Suite, Tally, set_child, sites};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-const USAGE: &str = "usage: soak --minutes N [--suite NAME] [--seed X] [--threads N]";
+const USAGE: &str = "\
+usage: soak --minutes N [--suite NAME] [--seed X] [--threads N] [--append FILE]
+       soak --minutes N --site NAME [the same]";
 const SECOND_NS: u64 = 1_000_000_000;
 /// The assumed duration of a seed until it is known, in nanoseconds.
 const EXPECTED_NS: u64 = SECOND_NS / 100;
@@ -33,12 +40,20 @@ struct Asked {
     suites: Vec<&'static Suite>,
     seed: u64,
     threads: usize,
+    /// The site that is off while the suites run.
+    site: Option<&'static Site>,
+    /// The file that gets the summary too.
+    append: Option<PathBuf>,
 }
 
 /// The totals of one suite.
 #[derive(Debug, Clone, Default)]
 struct Row {
     busy_ns: u64,
+    /// Seeds that were begun.
+    begun: u64,
+    /// There are no more cases.
+    is_exhausted: bool,
     seeds: u64,
     recoveries: u64,
     /// Distinct within their seed.
@@ -49,8 +64,44 @@ struct Row {
 #[derive(Debug, Default)]
 struct Soak {
     rows: Vec<Row>,
-    next_seed: u64,
     findings: Vec<String>,
+}
+
+impl Asked {
+    fn run(&self, suite: &Suite, seed: u64) -> Tally {
+        match self.site {
+            Some(site) => site::without(site, || (suite.run)(seed)),
+            None => (suite.run)(seed),
+        }
+    }
+}
+
+impl Soak {
+    /// The suite that runs next, and its seed; `None` if no suite has any more cases, or if the
+    /// search for a seed has ended.
+    fn next(&mut self, asked: &Asked) -> Option<(usize, u64)> {
+        if asked.site.is_some() && !self.findings.is_empty() {
+            return None;
+        }
+        loop {
+            let open = (0..self.rows.len()).filter(|&index| !self.rows[index].is_exhausted);
+            let index = open.min_by_key(|&index| self.rows[index].busy_ns)?;
+            let row = &mut self.rows[index];
+            row.begun += 1;
+            match asked.suites[index]
+                .seeds
+                .beyond_the_floor(asked.seed, row.begun - 1)
+            {
+                Some(seed) => {
+                    // Added before the duration is known, so that the other threads take other
+                    // suites.
+                    row.busy_ns += EXPECTED_NS;
+                    return Some((index, seed));
+                }
+                None => row.is_exhausted = true,
+            }
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -88,8 +139,16 @@ fn main() -> ExitCode {
     let soak = soak.lock().expect("no panic under the lock");
     let report = report(&asked, &soak, clock.now_ns() - start_ns);
     println!("{report}");
-    append(&report);
-    ExitCode::from(u8::from(!soak.findings.is_empty()))
+    if let Some(path) = &asked.append
+        && let Err(error) = append(path, &report)
+    {
+        eprintln!(
+            "{}: {error}; the summary above is not recorded",
+            path.display()
+        );
+        return ExitCode::from(2);
+    }
+    ExitCode::from(u8::from(soak.findings.is_empty() == asked.site.is_some()))
 }
 
 fn parse(arguments: &[String]) -> Result<Asked, String> {
@@ -98,13 +157,16 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
         suites: SUITES.iter().collect(),
         seed: 0,
         threads: 0,
+        site: None,
+        append: None,
     };
     asked.threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     asked.seed = Seed::from_entropy().next_u64() >> 24;
-    for pair in arguments.chunks(2) {
-        let [name, value] = pair else {
-            return Err(format!("`{}` lacks a value", pair[0]));
-        };
+    let mut words = arguments.iter();
+    while let Some(name) = words.next() {
+        let value = words
+            .next()
+            .ok_or_else(|| format!("`{name}` lacks a value"))?;
         let number = || {
             value
                 .parse::<u64>()
@@ -126,6 +188,11 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
                     .ok_or_else(|| format!("no suite `{value}`; there are {}", known()))?;
                 asked.suites = vec![suite];
             }
+            "--site" => {
+                let site = sites().into_iter().find(|site| site.name() == value);
+                asked.site = Some(site.ok_or_else(|| format!("no site `{value}`"))?);
+            }
+            "--append" => asked.append = Some(PathBuf::from(value)),
             _ => return Err(format!("`{name}` is not known")),
         }
     }
@@ -140,19 +207,13 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
     let end_ns = start_ns + asked.minutes * 60 * SECOND_NS;
     let mut told_ns = start_ns;
     while clock.now_ns() < end_ns {
-        let (index, seed) = {
-            let mut soak = soak.lock().expect("no panic under the lock");
-            let index = (0..soak.rows.len())
-                .min_by_key(|&index| soak.rows[index].busy_ns)
-                .unwrap_or(0);
-            // Added before the duration is known, so that the other threads take other suites.
-            soak.rows[index].busy_ns += EXPECTED_NS;
-            soak.next_seed += 1;
-            (index, asked.seed + soak.next_seed)
+        let next = soak.lock().expect("no panic under the lock").next(asked);
+        let Some((index, seed)) = next else {
+            break;
         };
         let suite = asked.suites[index];
         let begin_ns = clock.now_ns();
-        let outcome = catch_unwind(AssertUnwindSafe(|| (suite.run)(seed)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| asked.run(suite, seed)));
         let now_ns = clock.now_ns();
         let mut soak = soak.lock().expect("no panic under the lock");
         let row = &mut soak.rows[index];
@@ -165,7 +226,11 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
                 row.kills += tally.kills;
             }
             Err(_) => {
-                let finding = format!("{} seed {seed}: {}", suite.name, PANIC.take());
+                let mut finding = format!("{} seed {seed}: {}", suite.name, PANIC.take());
+                if asked.site.is_none() {
+                    let command = suite.as_test().replay_command(seed);
+                    finding = format!("{finding}; replay: {command}");
+                }
                 eprintln!("\nfinding: {finding}");
                 soak.findings.push(finding);
             }
@@ -204,17 +269,16 @@ fn progress(soak: &Soak, seconds: u64, of: u64) {
 /// The summary, in Markdown.
 fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
     let minutes = elapsed_ns as f64 / 60e9;
-    let seeds = (asked.seed + 1, asked.seed + soak.next_seed);
     let mut text = format!(
-        "## {minutes:.0} minutes on {} threads, seeds {} to {}\n\n{} findings.\n\n\
+        "## {minutes:.0} minutes on {} threads, seeds from {}\n\n{} findings.\n\n\
          | suite | seeds | recoveries | images | kills | images/s |\n|---|---:|---:|---:|---:|---:|\n",
         asked.threads,
-        seeds.0,
-        seeds.1,
+        asked.seed,
         soak.findings.len()
     );
     let mut sum = Row::default();
-    for (suite, row) in asked.suites.iter().zip(&soak.rows) {
+    let rows = asked.suites.iter().zip(&soak.rows);
+    for (suite, row) in rows.filter(|(_, row)| row.seeds > 0) {
         let rate = row.images as f64 * 1e9 / (row.busy_ns.max(1)) as f64;
         let Row {
             seeds,
@@ -229,11 +293,11 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
             suite.name
         );
         sum = Row {
-            busy_ns: 0,
             seeds: sum.seeds + seeds,
             recoveries: sum.recoveries + recoveries,
             images: sum.images + images,
             kills: sum.kills + kills,
+            ..Row::default()
         };
     }
     let Row {
@@ -253,14 +317,10 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
     text
 }
 
-/// Appends the summary to the record of soaks, if the repository is available.
-fn append(report: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/soak.md");
-    let opened = std::fs::OpenOptions::new().append(true).open(&path);
-    if let Err(error) = opened.and_then(|mut file| write!(file, "\n{report}")) {
-        eprintln!(
-            "{}: {error}; the summary above is not recorded",
-            path.display()
-        );
-    }
+fn append(path: &Path, report: &str) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)?;
+    write!(file, "\n{report}")
 }

@@ -13,10 +13,10 @@ use crate::model::{Death, History, Map};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::tier::Tier;
 use firn_base::FileId;
 use firn_base::count::IoCounters;
 use firn_base::seed::{Seed, mix};
+use firn_base::site;
 use firn_fs::{OpenMode, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_table::BlockCache;
@@ -33,6 +33,8 @@ use std::sync::Arc;
 const KINDS: u64 = 8;
 /// A prime, so that each shard hits different bytes of every header, record and block.
 const SHARDS: u64 = 251;
+/// The seeds that are exhaustive together.
+pub(crate) const ALL_SEEDS: u64 = KINDS * SHARDS;
 const BYTES_MAX: u64 = 48 << 10;
 /// The pool's header line and session word: any damage there is refused.
 const POOL_HEADER_BYTES: usize = 72;
@@ -61,8 +63,12 @@ enum Damage {
     Misplace(PathBuf, usize, usize),
 }
 
+/// The number of a golden database, and the site that was off when it was built: a run with all
+/// sites on must not meet a database built without one.
+type Key = (u64, Option<&'static str>);
+
 thread_local! {
-    static LAST: RefCell<Option<(u64, Rc<[Golden]>)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(Key, Rc<[Golden]>)>> = const { RefCell::new(None) };
 }
 
 /// The databases with this number, and the shard of this seed.
@@ -71,9 +77,10 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
         seed / (KINDS * SHARDS) * KINDS + seed % KINDS,
         seed / KINDS % SHARDS,
     );
+    let key = (number, site::off());
     let known = LAST.with_borrow(|last| {
         last.as_ref()
-            .filter(|last| last.0 == number)
+            .filter(|last| last.0 == key)
             .map(|last| last.1.clone())
     });
     let golden = known.unwrap_or_else(|| {
@@ -87,24 +94,8 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
             .map(|&profile| Golden::new(number, profile))
             .collect()
     });
-    LAST.set(Some((number, golden.clone())));
+    LAST.set(Some((key, golden.clone())));
     (golden, shard)
-}
-
-pub(crate) fn bit_exhaust_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci {
-        KINDS * SHARDS
-    } else {
-        KINDS * SHARDS / 32
-    }
-}
-
-pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci {
-        KINDS * SHARDS
-    } else {
-        KINDS * SHARDS / 8
-    }
 }
 
 /// Damages one bit of every byte of files and memory.
@@ -122,16 +113,16 @@ fn bits(golden: &Golden, seed: u64, shard: u64) -> Tally {
         .iter()
         .filter(|(path, _)| !["LOCK", "OPTIONS"].iter().any(|name| path.ends_with(name)));
     let bit = |byte: u64| mix(seed ^ byte) as u32 % 8;
-    let in_file = |path: &PathBuf, byte: u64| Damage::Flip(path.clone(), byte as usize, bit(byte));
-    let mut all: Vec<Damage> = read
-        .flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte)))
-        .collect();
     let memory = golden
         .machine
         .memory
         .as_ref()
         .map_or(0, |memory| memory.durable().len() as u64);
-    all.extend((0..memory).map(|byte| Damage::FlipMemory(byte as usize, bit(byte))));
+    // The memory first, so that the seeds that hit its header do not depend on the files' lengths.
+    let in_memory = (0..memory).map(|byte| Damage::FlipMemory(byte as usize, bit(byte)));
+    let in_file = |path: &PathBuf, byte: u64| Damage::Flip(path.clone(), byte as usize, bit(byte));
+    let in_files = read.flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte)));
+    let all: Vec<Damage> = in_memory.chain(in_files).collect();
     golden.check_shard(&all, shard)
 }
 

@@ -8,7 +8,7 @@ use crate::session::{Session, orphans};
 use crate::setup::Setup;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
-use firndb::{Durability, Profile, Stats};
+use firndb::{Durability, Profile};
 
 /// The state after a death.
 struct Remains {
@@ -202,9 +202,7 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
         }
     }
     match session.run(operations, random) {
-        Ok(()) => {
-            count(tally, session.db().stats());
-        }
+        Ok(()) => tally.lived(&session.db().stats()),
         Err(error) => assert!(machine.fs.crashed(), "without a fault: {error:?}"),
     }
     let after = machine.die(cut, random);
@@ -215,19 +213,6 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
         machine: after,
         history: std::mem::take(&mut session.history),
         death,
-    }
-}
-
-/// Counts the work of one life.
-fn count(tally: &mut Tally, stats: Stats) {
-    tally.divided += stats.background.divided_partitions;
-    tally.joined += stats.background.joined_partitions;
-    tally.partitions_most = tally.partitions_most.max(stats.partitions.len());
-    if let Some(tier) = stats.lab {
-        tally.past_trees += tier.buffers_past;
-        tally.chunks += tier.chunks;
-        tally.edges += tier.chunk_edges;
-        tally.replaced += tier.chunk_entries_replaced;
     }
 }
 

@@ -16,9 +16,11 @@ use firn_base::site;
 use firndb::{Backend, Db, Durability, Options, PmConfig, Profile, WriteBatch, WriteOptions};
 use std::collections::HashMap;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use tempfile::TempDir;
 
 const THREADS: u64 = 4;
 /// The number of writes after which a thread writes its keys again.
@@ -36,13 +38,20 @@ pub fn set_child(path: impl Into<PathBuf>) {
     CHILD.get_or_init(|| path.into());
 }
 
-/// Kills several processes, one after the other, on one database.
+/// Kills several processes, one after the other, on one database. If a write is missing, the
+/// directory stays, because the seed does not decide how far real threads come.
 pub(crate) fn kill9(seed: u64) -> Tally {
-    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let kind = KINDS[random.below(KINDS.len() as u64) as usize];
     let root = std::env::var_os(DAX)
         .map_or_else(tempfile::tempdir, tempfile::tempdir_in)
         .unwrap();
+    let killed = catch_unwind(AssertUnwindSafe(|| kill_in(&root, seed)));
+    // The panic that ends here has been printed.
+    killed.unwrap_or_else(|_| panic!("the files are kept in {}", root.keep().display()))
+}
+
+fn kill_in(root: &TempDir, seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let kind = KINDS[random.below(KINDS.len() as u64) as usize];
     for round in 0..KILLS {
         let before = acknowledged(root.path()).values().sum::<u64>();
         let status = match random.one_in(2) {
