@@ -87,7 +87,7 @@ pub struct Counters {
     #[serde(default)]
     pub cache_misses: Option<u64>,
     /// How often a table received entries from above by an append (`append: RULE`) or was rewritten
-    /// (`anew: RULE`), by the rule that decided. Empty if the engine has no such choice.
+    /// (`rewrite: RULE`), by the rule that decided. Empty if the engine has no such choice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grains: BTreeMap<String, u64>,
     /// Total seconds of compactions, without flushes, each from start to end. FirnDB excludes the

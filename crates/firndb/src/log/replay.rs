@@ -4,7 +4,7 @@
 //! - a later whole frame header says that the log had been synced past this place, or
 //! - the manifest says that the log was synced past it.
 //!
-//! In both cases acknowledged data is damaged, which is `Corruption` (testing.md, I8).
+//! In both cases acknowledged data is damaged, which is `Corruption` (`docs/crash_model.md`).
 
 use super::ValueAddress;
 use super::layout::{

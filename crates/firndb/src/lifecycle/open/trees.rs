@@ -242,7 +242,7 @@ impl Recovery {
     }
 
     /// True if replayed entries go to tables because nothing shows that their keys are written
-    /// again (`Engine::goes_past_trees`). Either the trees outlived the process and are empty, or
+    /// again (`picker/trees.rs`). Either the trees outlived the process and are empty, or
     /// they would be rebuilt from logs that hold no more than the memtables can, but more than
     /// stays in logs.
     pub(super) fn replayed_goes_past(&self) -> bool {
