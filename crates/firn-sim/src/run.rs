@@ -36,6 +36,16 @@ impl Report {
         }
         self.tally.add(tally);
     }
+
+    /// This run and `other`, which came after it.
+    fn and(mut self, other: Report) -> Report {
+        self.floor += other.floor;
+        self.fresh += other.fresh;
+        self.first_fresh = self.first_fresh.or(other.first_fresh);
+        self.seconds += other.seconds;
+        self.tally.add(other.tally);
+        self
+    }
 }
 
 impl fmt::Display for Report {
@@ -66,13 +76,15 @@ impl Suite {
             Tier::Ci => {
                 let turn = Turn::of(self);
                 let (draw, (clock, limit_ns)) = (Draw::get(), turn.limit());
-                self.run_all(move |index| {
-                    let fresh = || {
-                        let index = index - floor;
-                        (clock.now_ns() < limit_ns).then(|| draw.fresh(self.seeds, index))?
-                    };
-                    known(index).or_else(fresh)
-                })
+                let report = self.run_all(known);
+                // A seed that would take longer than the time that is left does not begin.
+                let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+                let seed_ns = clock.now_ns() / (floor / threads as u64).max(1);
+                let fresh = self.run_all(move |index| {
+                    let fits = clock.now_ns() + seed_ns <= limit_ns;
+                    fits.then(|| draw.fresh(self.seeds, index))?
+                });
+                report.and(fresh)
             }
         };
         assert_eq!(
