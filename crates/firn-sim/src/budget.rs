@@ -2,9 +2,10 @@
 //!
 //! One suite runs at a time, on all cores, so that the time it takes is its own whether the test
 //! program runs its tests one by one or side by side. A suite first runs its floor, however long
-//! that takes, and then fresh seeds until its share is used. What it uses beyond its share, or
-//! leaves, changes the shares of the suites that are still to come. So all of them together keep
-//! to the budget, unless their floors alone need more. Time never makes a suite fail.
+//! that takes, and then fresh seeds until its share is used. The time that it leaves goes to the
+//! suites after it. The time that it takes beyond its share, for its floor or for its last seed,
+//! is on top of the budget: taken from the suites after it, a few long seeds would leave the last
+//! ones without any. Time never makes a suite fail.
 
 use crate::suite::{SUITES, Suite};
 use crate::tier::number;
@@ -40,7 +41,7 @@ impl Budget {
 
     /// A suite of this weight ran for so long.
     fn spend(&mut self, weight: u64, used_ns: u64) {
-        self.left_ns = self.left_ns.saturating_sub(used_ns);
+        self.left_ns -= used_ns.min(self.share_ns(weight));
         self.left_weight = self.left_weight.saturating_sub(weight);
     }
 }
@@ -111,17 +112,20 @@ mod tests {
     }
 
     #[test]
-    fn a_long_floor_is_paid_by_the_suites_after_it() {
+    fn a_long_floor_takes_nothing_from_the_suites_after_it() {
         let mut left = budget(1000, 10);
         left.spend(5, 700);
-        assert_eq!(left.share_ns(3), 180);
-        left.spend(3, 400);
-        assert_eq!(left, budget(0, 2));
-        assert_eq!(
-            left.share_ns(2),
-            0,
-            "the floor runs all the same, and nothing else"
-        );
+        assert_eq!((left.share_ns(3), left.share_ns(2)), (300, 200));
+        left.spend(3, 4000);
+        assert_eq!(left, budget(200, 2));
+    }
+
+    #[test]
+    fn without_a_budget_only_floors_run() {
+        let mut left = budget(0, 10);
+        assert_eq!(left.share_ns(5), 0);
+        left.spend(5, 700);
+        assert_eq!(left, budget(0, 5));
     }
 
     #[test]

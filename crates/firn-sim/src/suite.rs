@@ -3,11 +3,11 @@
 //!
 //! The seeds of most suites are random cases. `pm_seq`, `pm_torn`, `pm_eadr`, `pm_double` and
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
-//! in three modes: lists that several runs of CI finish together. `pm_align` and `trees_damage`
-//! have no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the bytes of a
-//! database, then those of another, without end. Their list would be the same few databases in
-//! every run, so their fresh seeds are random: each run damages some bytes of databases that no run
-//! has seen.
+//! in three modes: lists that several runs of CI finish together. For three structures a seed of
+//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align` and `trees_damage` have
+//! no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the bytes of a database,
+//! then those of another, without end. Their list would be the same few databases in every run, so
+//! their fresh seeds are random: each run damages some bytes of databases that no run has seen.
 
 use crate::pm::{self, BTrees, Hot, LogBuffer, Placed, PoolSpace, Shelf};
 use crate::seeds::Seeds;
@@ -17,15 +17,14 @@ use crate::tally::Tally;
 /// One suite.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name, here and in `FIRN_SUITE`.
+    /// Its name, which is that of its test too.
     pub name: &'static str,
     /// The property that it tests.
     pub about: &'static str,
     /// The seeds that it runs.
     pub seeds: Seeds,
     /// Its share of the time that CI has for all suites, more than its floor takes: about so many
-    /// seconds of nine minutes. 0 for a suite whose fresh seeds may take minutes each, and run in
-    /// soak only.
+    /// seconds of nine minutes.
     pub weight: u64,
     /// Runs one seed.
     pub run: fn(u64) -> Tally,
@@ -309,7 +308,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_double_trees",
         about: "recovery cut at every store, and the recovery of that: B+ trees",
-        seeds: Seeds::list_then_random(2, 73),
+        seeds: Seeds::list_then_random(2, 73).long(),
         weight: 1,
         run: pm::double::<BTrees>,
     },
@@ -358,8 +357,8 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_double_log",
         about: "recovery cut at every store, and the recovery of that: log",
-        seeds: Seeds::list_then_random(1, 43),
-        weight: 0,
+        seeds: Seeds::list_then_random(1, 43).long(),
+        weight: 1,
         run: pm::double::<LogBuffer>,
     },
     Suite {
@@ -421,8 +420,8 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_double_placed",
         about: "recovery cut at every store, and the recovery of that: logs in persistent memory",
-        seeds: Seeds::list_then_random(1, 43),
-        weight: 0,
+        seeds: Seeds::list_then_random(1, 43).long(),
+        weight: 6,
         run: pm::double::<LogBuffer<Placed>>,
     },
     Suite {
