@@ -448,7 +448,8 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "repair_cut",
         about: "repair, cut anywhere and made again",
-        seeds: Seeds::random(100),
+        // Fresh seeds find a table that `lost/` does not keep: docs/status.md.
+        seeds: Seeds::random(100).long(),
         weight: 6,
         run: copies::repair_cut,
     },
