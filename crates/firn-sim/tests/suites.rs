@@ -387,6 +387,8 @@ fn what_was_found_stays_mended() {
         ("creation_cut", 849_151_962_935),
         ("pm_file", 849_151_966_716),
         ("repair_cut", 480),
+        ("repair_cut", 108_998_779_178),
+        ("repair_cut", 108_998_779_761),
         ("joint", 723),
         ("joint", 1321),
         ("joint", 2902),

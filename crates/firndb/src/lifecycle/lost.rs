@@ -7,7 +7,7 @@ use crate::sites;
 use firn_base::{ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode, cannot_link};
 
-/// Links the files `names` into `lost/`, durably. Files already there stay: a file with the same
+/// Links the files `names` into `lost/`, or copies them, durably. Files already there stay: a file with the same
 /// name and other bytes gets a number appended to its name.
 ///
 /// # Errors
@@ -36,15 +36,7 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return match lost.link(&to, files.dir(), &text) {
-                    Err(error) if cannot_link(&error) => {
-                        let source = files.open(name, OpenMode::Read)?;
-                        copy(
-                            &sites::REPAIR_COPY_SYNC,
-                            &*source,
-                            source.len()?,
-                            &*lost.open(&to, OpenMode::Create)?,
-                        )
-                    }
+                    Err(error) if cannot_link(&error) => copy_one(files, lost, name, &to),
                     linked => linked,
                 };
             }
@@ -52,6 +44,24 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Copies the file `name` into `lost` under `to`, durably. It gets that name once the copy is whole,
+/// so that whatever a crash leaves there is called `.part` and not taken for the file.
+fn copy_one(files: &Files, lost: &dyn Dir, name: FileName, to: &str) -> Result<()> {
+    let part = format!("{name}.part");
+    match lost.remove(&part) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let source = files.open(name, OpenMode::Read)?;
+    copy(
+        &sites::REPAIR_COPY_SYNC,
+        &*source,
+        source.len()?,
+        &*lost.open(&part, OpenMode::Create)?,
+    )?;
+    lost.rename(&sites::REPAIR_LOST_SYNC, &part, to)
 }
 
 /// True if `lost` holds the same bytes under `to` as the database under `name`, because an
