@@ -1,0 +1,127 @@
+//! The space of lists: chunks, which lists share, and the extents of a list.
+//!
+//! 1. A chunk is free once no list points into it: no list of the durable manifest, no list that a
+//!    reader or a job still has. Each of these holds the chunk's `Arc`.
+//! 2. Dropping a [`ListSpace`] frees nothing, so no reader ever does. [`ListSpace::release`] does.
+
+use firn_base::sync::{AtomicU64, Ordering};
+use firn_base::{FileId, Result};
+use firn_pm::{Extent, Frozen, Pool};
+use std::fmt;
+use std::sync::Arc;
+
+/// An extent of entries, immutable.
+#[derive(Debug)]
+pub struct Chunk {
+    pub(super) frozen: Frozen,
+    /// Bytes of the entries to which lists of the current version point.
+    live: AtomicU64,
+}
+
+impl Chunk {
+    pub(super) fn new(frozen: Frozen) -> Arc<Chunk> {
+        let live = AtomicU64::new(0);
+        Arc::new(Chunk { frozen, live })
+    }
+
+    /// Its place in the pool.
+    pub fn extent(&self) -> Extent {
+        self.frozen.extent()
+    }
+
+    /// Bytes of the entries to which lists of the current version point.
+    pub fn live_bytes(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+}
+
+/// The first segment of a list, by which the manifest names it. All segments have its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListPlace {
+    /// The extent of the first segment.
+    pub first: Extent,
+}
+
+/// A segment of a list, and the chunks of its nodes.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) frozen: Frozen,
+    pub(super) nodes: u32,
+    /// The place of the first node in the extent.
+    pub(super) nodes_at: u64,
+    pub(super) prefix_bytes: u16,
+    /// Per ref: the chunk among the list's, and the bytes of this segment's entries there.
+    pub(super) refs: Box<[(u32, u32)]>,
+}
+
+/// The extents of a complete list.
+pub struct ListSpace {
+    pub(super) pool: Arc<Pool>,
+    pub(super) list: FileId,
+    pub(super) segments: Vec<Segment>,
+    pub(super) filter: Option<Frozen>,
+    pub(super) chunks: Vec<Arc<Chunk>>,
+}
+
+impl ListSpace {
+    /// The place by which the manifest names it.
+    pub fn place(&self) -> Option<ListPlace> {
+        let first = self.segments.first()?.frozen.extent();
+        Some(ListPlace { first })
+    }
+
+    /// The chunks that its nodes point into, with the bytes of its entries in each.
+    pub fn chunks(&self) -> impl Iterator<Item = (&Arc<Chunk>, u64)> {
+        let mut live = vec![0; self.chunks.len()];
+        for (chunk, bytes) in self.segments.iter().flat_map(|segment| &segment.refs) {
+            live[*chunk as usize] += u64::from(*bytes);
+        }
+        self.chunks.iter().zip(live)
+    }
+
+    /// Bytes of its segments and its filter.
+    pub fn node_bytes(&self) -> u64 {
+        let segments = self.segments.iter().map(|segment| &segment.frozen);
+        let all = segments.chain(&self.filter);
+        all.map(|frozen| frozen.extent().len).sum()
+    }
+
+    /// Counts its entries as live: it is in the current version.
+    pub fn count_live(&self) {
+        for (chunk, bytes) in self.chunks() {
+            chunk.live.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes its entries off the count: it left the current version.
+    pub fn count_dead(&self) {
+        for (chunk, bytes) in self.chunks() {
+            chunk.live.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Frees the list's own extents, and the chunks to which no other list points. REQUIRES: no
+    /// durable record names it, and no reader has it.
+    ///
+    /// # Errors
+    /// The error of the pool. The remaining extents stay allocated until the next open.
+    pub fn release(self) -> Result<()> {
+        let own = self.segments.into_iter().map(|segment| segment.frozen);
+        let chunks = self.chunks.into_iter().filter_map(Arc::into_inner);
+        let chunks = chunks.map(|chunk| chunk.frozen);
+        for frozen in own.chain(self.filter).chain(chunks) {
+            self.pool.free_frozen(frozen).map_err(|(_, error)| error)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ListSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListSpace")
+            .field("list", &self.list)
+            .field("segments", &self.segments.len())
+            .field("chunks", &self.chunks.len())
+            .finish_non_exhaustive()
+    }
+}
