@@ -64,6 +64,11 @@ pub struct ListSpace {
 }
 
 impl ListSpace {
+    /// The list's id.
+    pub fn id(&self) -> FileId {
+        self.list
+    }
+
     /// The place by which the manifest names it.
     pub fn place(&self) -> Option<ListPlace> {
         let first = self.segments.first()?.frozen.extent();
