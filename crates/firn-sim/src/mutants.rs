@@ -17,6 +17,8 @@ const HUNT: &[(&str, u64)] = &[
     ("pm_seq_trees", 73),
     ("pm_torn_trees", 9),
     ("trees_damage", 16),
+    ("pm_seq_lists", 8),
+    ("lists_damage", 16),
     ("pm_file", 60),
     ("creation_cut", 100),
     ("bit_exhaust", 400),

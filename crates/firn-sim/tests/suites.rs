@@ -244,6 +244,41 @@ fn trees_damage() {
 }
 
 #[test]
+fn pm_seq_lists() {
+    suite("pm_seq_lists");
+}
+
+#[test]
+fn pm_torn_lists() {
+    suite("pm_torn_lists");
+}
+
+#[test]
+fn pm_eadr_lists() {
+    suite("pm_eadr_lists");
+}
+
+#[test]
+fn pm_init_lists() {
+    suite("pm_init_lists");
+}
+
+#[test]
+fn pm_double_lists() {
+    suite("pm_double_lists");
+}
+
+#[test]
+fn pm_lint_lists() {
+    suite("pm_lint_lists");
+}
+
+#[test]
+fn lists_damage() {
+    suite("lists_damage");
+}
+
+#[test]
 fn pm_seq_log() {
     suite("pm_seq_log");
 }

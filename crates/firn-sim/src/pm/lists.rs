@@ -5,9 +5,11 @@
 //! replaces the inputs of a merge with its output.
 
 use super::structure::{Structure, live, pattern};
+use crate::tally::Tally;
+use firn_base::ErrorKind::{Corruption, Incompatible};
 use firn_base::key::{Kind, compare};
 use firn_base::{Error, FileId, Result, SeqNo, Tag};
-use firn_pm::sim::SimRegion;
+use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
     Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace, ListSpace,
@@ -27,7 +29,7 @@ const LARGE: usize = 5_000;
 
 /// The entries of a flush: their number, and whether one is large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct Shape {
     entries: u16,
     has_large: bool,
 }
@@ -73,7 +75,7 @@ fn entry_bytes(value: usize) -> u64 {
 
 /// One operation.
 #[derive(Debug, Clone)]
-pub enum Op {
+pub(crate) enum Op {
     /// Writes a list of new entries.
     Flush(Shape),
     /// Merges the two oldest lists by links.
@@ -84,7 +86,7 @@ pub enum Op {
 
 /// The lists, oldest first: the flushes whose entries each has.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct State {
+pub(crate) struct State {
     /// The number of lists that were written.
     made: u64,
     lists: Vec<Flushes>,
@@ -127,7 +129,7 @@ fn node_bytes(list: &Flushes) -> u64 {
 }
 
 /// The lists in a pool.
-pub struct Lists {
+pub(crate) struct Lists {
     pool: Arc<Pool>,
     lists: Vec<(FileId, Arc<List>)>,
     next: u64,
@@ -268,7 +270,7 @@ impl Structure for Lists {
         vec![
             flush(1, false),
             flush(3, true),
-            flush(300, false),
+            flush(260, false),
             Op::Link,
             Op::Drop,
         ]
@@ -346,4 +348,40 @@ impl Structure for Lists {
     fn live(&self) -> Result<u64> {
         live(&self.pool)
     }
+}
+
+/// The number of seeds among which the bytes are divided.
+pub(crate) const DAMAGE_SEEDS: u64 = 16;
+
+/// One bit of every byte of a pool with lists: it is found, or nothing changes.
+pub(crate) fn damage(seed: u64) -> Tally {
+    let (image, state) = golden().expect("a pool without a fault");
+    let mut tally = Tally::default();
+    for at in (seed..image.len() as u64).step_by(DAMAGE_SEEDS as usize) {
+        let mut damaged = image.clone();
+        damaged[at as usize] ^= 1 << (at % 8);
+        let sim = SimRegion::from_image(damaged, Mode::Adr);
+        match Lists::open(&sim, &()).and_then(|lists| lists.state()) {
+            Ok(found) => assert_eq!(found, state, "byte {at} is damaged and nobody says so"),
+            Err(error) => assert!(
+                matches!(error.kind(), Corruption | Incompatible),
+                "byte {at}: {error:?}"
+            ),
+        }
+        tally.recovered(at);
+    }
+    tally
+}
+
+/// A list of several segments, one with a large entry, and two that were merged.
+fn golden() -> Result<(Vec<u8>, State)> {
+    let sim = SimRegion::new(96 << 10, Mode::Adr);
+    let mut lists = Lists::open(&sim, &())?;
+    let flush = |entries, has_large| Op::Flush(Shape { entries, has_large });
+    for op in [flush(3, true), flush(2, false), Op::Link, flush(260, false)] {
+        lists.apply(&op)?;
+    }
+    let state = lists.state()?;
+    lists.pool.close()?;
+    Ok((sim.durable(), state))
 }

@@ -95,6 +95,7 @@ impl ListIter {
     ///
     /// # Errors
     /// As [`ListIter::first`].
+    #[allow(clippy::should_implement_trait, reason = "a cursor, not an iterator")]
     pub fn next(&mut self) -> Result<()> {
         let next = self.at.as_ref().and_then(|(at, _)| self.list.after(*at));
         self.go(next)

@@ -4,7 +4,8 @@
 //! ```text
 //! segment  head (64 bytes) | job | node ... | ref ... | end, in an extent of the list's unit
 //! head     magic: u64 | CRC-32C: u32 | number in the list: u32 | list: u64 | nodes: u32
-//!          | refs: u32 | job bytes: u32 | prefix bytes: u16 | is last: u16 | next: u64 | 0: 16 bytes
+//!          | refs: u32 | job bytes: u32 | prefix bytes: u16 | is last: u16 | next: u64
+//!          | 0: 16 bytes
 //! job      of the first segment: cause: u8 | level: u8 | 0: u16 | inputs: u32 | log: u64
 //!          | previous output: u64 | input: u64 ...
 //! node     index of its ref: u32 | entry's place in the chunk: u32 | key prefix: u64

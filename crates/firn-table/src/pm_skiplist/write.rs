@@ -72,8 +72,11 @@ struct Staged {
 struct Unlinked {
     extent: Extent,
     head: Head,
-    refs: Box<[(u32, u32)]>,
+    refs: Refs,
 }
+
+/// Per ref of a segment: the chunk among the list's, and the bytes of its entries there.
+type Refs = Box<[(u32, u32)]>;
 
 /// A chunk that the list points into.
 struct Used {
@@ -359,7 +362,7 @@ impl ListWriter {
         }
     }
 
-    fn encode_segment(&self, extent: Extent, is_last: bool) -> (Head, Vec<u8>, Box<[(u32, u32)]>) {
+    fn encode_segment(&self, extent: Extent, is_last: bool) -> (Head, Vec<u8>, Refs) {
         let number = self.segments.len() as u32 + u32::from(self.unlinked.is_some());
         let job = match number {
             0 => self.options.job.encode(),
@@ -392,7 +395,7 @@ impl ListWriter {
             };
             node.put(&mut bytes);
         }
-        let refs: Box<[(u32, u32)]> = self.refs.iter().copied().zip(live).collect();
+        let refs: Refs = self.refs.iter().copied().zip(live).collect();
         for &(number, live) in &refs {
             let of = self.used[number as usize].extent;
             let one = Ref {
