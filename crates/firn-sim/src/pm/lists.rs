@@ -249,7 +249,10 @@ impl Lists {
             let key = shape.entries;
             let expected = shape.value(version, key);
             if *iter.key() != key.to_be_bytes() || *iter.value() != expected[..] {
-                return Err(Error::corruption("a list", version, "what was flushed"));
+                // Not `Corruption`: a list that is damaged must say so before this.
+                return Err(Error::invalid(format!(
+                    "an entry of flush {version} is another"
+                )));
             }
             shape.entries += 1;
             iter.next()?;
