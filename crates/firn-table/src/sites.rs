@@ -23,10 +23,9 @@ firn_base::sites! {
     BTREE_WORD_FENCE = "btree.word.fence";
     /// Check of a leaf. Without it damaged keys and addresses are believed.
     BTREE_LEAF_CHECK = "btree.leaf.check";
-    /// Fence after entries of a list. Without it a node may point to an entry that does not exist.
-    LIST_ENTRY_FENCE = "list.entry.fence";
-    /// Fence after a segment of a list. Without it a list with a terminal may be incomplete.
-    LIST_SEGMENT_FENCE = "list.segment.fence";
+    /// Fence after entries, segments and filters of a list. Without it a segment may be followed by
+    /// bytes that do not exist.
+    LIST_FENCE = "list.fence";
     /// Flush of the word by which a segment names the next one, or ends its list. Without it a list
     /// that the manifest names may have no end.
     LIST_NEXT_FLUSH = "list.next.flush";

@@ -1,8 +1,9 @@
-//! Lists: flushes write them, links merge them without copying an entry, relocations with copies,
-//! and what nothing names any more is freed.
+//! Lists: flushes write them, links merge them without copying an entry, relocations copy one, and
+//! what nothing names any more is freed.
 //!
 //! The root stands for the manifest: an entry per list, whose word is the list's place. One commit
-//! replaces the inputs of a merge with its output.
+//! replaces the inputs of a job with its output. A relocation stops in the middle, with an anchor in
+//! the root. An open goes on with it; the same process gives it up with the next operation.
 
 use super::structure::{Structure, live, pattern};
 use crate::tally::Tally;
@@ -12,10 +13,11 @@ use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
-    Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace, ListSpace,
-    ListTotals, ListWriter, claim, verify,
+    Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace, ListSpace,
+    ListTotals, ListWriter, claim, claim_anchored, peek, verify,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 const UUID: [u8; 16] = [9; 16];
@@ -24,14 +26,25 @@ const UNIT: u64 = GRANULE_BYTES;
 const FILTER_BITS: u32 = 10;
 /// The kind of the root entry whose word is the next list's id. Those of lists are their ids.
 const NEXT: u16 = 0;
+/// The kind of the root entry whose word is the place of the unfinished list.
+const ANCHOR: u16 = u16::MAX;
 /// Bytes of a value that has a chunk of its own.
 const LARGE: usize = 5_000;
 
 /// The entries of a flush: their number, and whether one is large.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     entries: u16,
     has_large: bool,
+    /// The entry with which the process began that went on with their relocation.
+    resumed_at: Option<u16>,
+}
+
+/// Where the entries lie makes no difference to what they are.
+impl PartialEq for Shape {
+    fn eq(&self, other: &Shape) -> bool {
+        (self.entries, self.has_large) == (other.entries, other.has_large)
+    }
 }
 
 impl Shape {
@@ -53,6 +66,9 @@ impl Shape {
                 bytes.push(more.next_multiple_of(GRANULE_BYTES));
                 continue;
             }
+            if self.resumed_at == Some(key) {
+                open = None;
+            }
             // Entries do not cross chunks.
             let (chunk, len) = match open {
                 Some((chunk, len)) if len + more <= UNIT => (chunk, len),
@@ -73,6 +89,14 @@ fn entry_bytes(value: usize) -> u64 {
     (20 + 2 + value as u64).next_multiple_of(8)
 }
 
+fn flush(entries: u16, has_large: bool) -> Op {
+    Op::Flush(Shape {
+        entries,
+        has_large,
+        resumed_at: None,
+    })
+}
+
 /// One operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
@@ -80,33 +104,39 @@ pub(crate) enum Op {
     Flush(Shape),
     /// Merges the two oldest lists by links.
     Link,
+    /// Relocates the newest list, if it is of one flush and long, and stops after two segments.
+    Half,
     /// Drops the oldest list.
     Drop,
 }
 
 /// The lists, oldest first: the flushes whose entries each has.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// The number of lists that were written.
+    /// The number of lists that were begun.
     made: u64,
     lists: Vec<Flushes>,
+    /// True if the newest list is being relocated.
+    is_half: bool,
+}
+
+/// A relocation changes nothing that is read.
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        (self.made, &self.lists) == (other.made, &other.lists)
+    }
 }
 
 /// The flushes whose entries a list has, by their versions.
 type Flushes = BTreeMap<u64, Shape>;
 
-/// Bytes of the segments of a list, and of its filter.
-fn node_bytes(list: &Flushes) -> u64 {
+/// The first entry, of each segment, of a list.
+fn segments(list: &Flushes, job_bytes: u64) -> Vec<u16> {
     let chunks: BTreeMap<u64, Vec<usize>> = list
         .iter()
         .map(|(&version, shape)| (version, shape.chunks().0))
         .collect();
-    let job = |segment: u64| match (segment, list.len()) {
-        (0, 1) => 24,
-        (0, _) => 24 + 2 * 8,
-        _ => 0,
-    };
-    let (mut segments, mut nodes, mut refs) = (1, 0, BTreeSet::new());
+    let (mut starts, mut nodes, mut refs) = (vec![0], 0, BTreeSet::new());
     let keys = list.values().map(|shape| shape.entries).max().unwrap_or(0);
     for key in 0..keys {
         for (&version, of) in chunks
@@ -116,16 +146,46 @@ fn node_bytes(list: &Flushes) -> u64 {
         {
             let chunk = (version, of[usize::from(key)]);
             let more = if refs.contains(&chunk) { 16 } else { 32 };
-            let used = 64 + job(segments - 1) + 16 * (nodes + refs.len() as u64) + 56;
+            let job = if starts.len() == 1 { job_bytes } else { 0 };
+            let used = 64 + job + 16 * (nodes + refs.len() as u64) + 56;
             if used + more > UNIT {
-                (segments, nodes) = (segments + 1, 0);
+                starts.push(key);
+                nodes = 0;
                 refs.clear();
             }
             nodes += 1;
             refs.insert(chunk);
         }
     }
-    segments * UNIT + GRANULE_BYTES
+    starts
+}
+
+const RELOCATION_BYTES: u64 = 24 + 8;
+
+/// Bytes of the segments of a list, and of its filter.
+fn node_bytes(list: &Flushes) -> u64 {
+    let is_resumed = |shape: &Shape| shape.resumed_at.is_some();
+    let job_bytes = match (list.len(), list.values().any(is_resumed)) {
+        (1, false) => 24,
+        (1, true) => RELOCATION_BYTES,
+        _ => 24 + 2 * 8,
+    };
+    segments(list, job_bytes).len() as u64 * UNIT + GRANULE_BYTES
+}
+
+/// The entry at which a relocation of the list stops, if it is long enough for one.
+fn half(list: &Flushes) -> Option<u16> {
+    let one = list.values().next().filter(|_| list.len() == 1)?;
+    if one.resumed_at.is_some() {
+        return None;
+    }
+    segments(list, RELOCATION_BYTES).get(2).copied()
+}
+
+/// Bytes of a relocation that stopped at `entry`. That entry is in memory only, but has its chunk.
+fn half_bytes(list: &Flushes, entry: u16) -> u64 {
+    let of = list.values().next().map_or(Vec::new(), |shape| shape.chunks().0);
+    (2 + of[usize::from(entry)] as u64 + 1) * UNIT
 }
 
 /// The lists in a pool.
@@ -133,6 +193,10 @@ pub(crate) struct Lists {
     pool: Arc<Pool>,
     lists: Vec<(FileId, Arc<List>)>,
     next: u64,
+    /// A relocation that stopped.
+    half: Option<ListWriter>,
+    /// The entry at which an open went on with the list of this version.
+    resumed: BTreeMap<u64, u16>,
 }
 
 fn opened(space: ListSpace, totals: ListTotals) -> Result<Arc<List>> {
@@ -157,14 +221,20 @@ impl Lists {
         }
     }
 
-    /// Names a new list in the root, in the place of the `replaced` oldest ones, and frees those.
-    fn install(&mut self, new: Option<(ListSpace, ListTotals)>, replaced: usize) -> Result<()> {
-        let old: Vec<(FileId, Arc<List>)> = self.lists.drain(..replaced).collect();
+    /// Names a new list in the root, in the place of the `replaced` ones, and frees those.
+    fn install(
+        &mut self,
+        new: Option<(ListSpace, ListTotals)>,
+        replaced: Range<usize>,
+    ) -> Result<()> {
+        let at = replaced.start;
+        let old: Vec<(FileId, Arc<List>)> = self.lists.drain(replaced).collect();
         let place = new.as_ref().and_then(|(space, _)| space.place());
         self.pool.commit_with(Fenced::nothing(), |root| {
             for (id, _) in &old {
                 let _gone = root.remove(Owner::Test, id.0 as u16);
             }
+            let _gone = root.remove(Owner::Test, ANCHOR);
             let mut set = |kind, word| {
                 root.set(RootEntry {
                     owner: Owner::Test,
@@ -173,18 +243,16 @@ impl Lists {
                     extent: None,
                 });
             };
-            if let Some(place) = place {
-                set(self.next as u16, place.first.offset.get());
-                set(NEXT, self.next + 1);
+            if let (Some(place), Some((space, _))) = (place, &new) {
+                set(space.id().0 as u16, place.first.offset.get());
+                set(NEXT, self.next.max(space.id().0 + 1));
             }
             Ok(())
         })?;
         if let Some((space, totals)) = new {
-            let list = opened(space, totals)?;
-            // A merged list has the oldest entries.
-            let at = if replaced > 0 { 0 } else { self.lists.len() };
-            self.lists.insert(at, (FileId(self.next), list));
-            self.next += 1;
+            let id = space.id();
+            self.next = self.next.max(id.0 + 1);
+            self.lists.insert(at, (id, opened(space, totals)?));
         }
         old.into_iter().try_for_each(|(_, list)| closed(list))
     }
@@ -198,7 +266,8 @@ impl Lists {
             writer.push(&key.to_be_bytes(), tag, &shape.value(version, key))?;
         }
         let new = writer.finish()?;
-        self.install(Some(new), 0)
+        let at = self.lists.len();
+        self.install(Some(new), at..at)
     }
 
     fn link(&mut self) -> Result<()> {
@@ -230,11 +299,94 @@ impl Lists {
         }
         drop(iters);
         let new = writer.finish()?;
-        self.install(Some(new), 2)
+        self.install(Some(new), 0..2)
+    }
+
+    /// Copies the newest list up to its third segment, and leaves it at that.
+    fn half(&mut self) -> Result<()> {
+        let Some((id, list)) = self.lists.last() else {
+            return Ok(());
+        };
+        if half(&self.flushes(list)?).is_none() {
+            return Ok(());
+        }
+        let job = ListJob {
+            cause: ListCause::Relocation,
+            level: 1,
+            log_id: FileId(0),
+            previous: 0,
+            inputs: vec![*id],
+        };
+        let mut writer = ListWriter::new(self.pool.clone(), self.options(job), None);
+        let mut iter = ListIter::new(list.clone());
+        iter.first()?;
+        let place = loop {
+            iter.load()?;
+            writer.push(iter.key(), iter.tag(), iter.value())?;
+            if let Some(place) = writer.place() {
+                break place;
+            }
+            iter.next()?;
+        };
+        self.pool.commit_with(Fenced::nothing(), |root| {
+            for (kind, word) in [
+                (ANCHOR, place.first.offset.get()),
+                (NEXT, self.next + 1),
+            ] {
+                root.set(RootEntry {
+                    owner: Owner::Test,
+                    kind,
+                    word,
+                    extent: None,
+                });
+            }
+            Ok(())
+        })?;
+        self.next += 1;
+        self.half = Some(writer);
+        Ok(())
+    }
+
+    /// Gives a relocation up that stopped.
+    fn give_up(&mut self) -> Result<()> {
+        if self.half.is_none() {
+            return Ok(());
+        }
+        self.pool.commit_with(Fenced::nothing(), |root| {
+            let _gone = root.remove(Owner::Test, ANCHOR);
+            Ok(())
+        })?;
+        self.half = None;
+        Ok(())
+    }
+
+    /// Goes on with a relocation that a crash cut short.
+    fn go_on(&mut self, anchored: Anchored) -> Result<()> {
+        let Anchored::Unfinished(unfinished) = anchored else {
+            return Err(Error::invalid("a relocation that stopped has no terminal"));
+        };
+        let input = unfinished.job().inputs.first().copied();
+        let at = self.lists.iter().position(|(id, _)| Some(*id) == input);
+        let at = at.ok_or_else(|| Error::invalid("a relocation without its input"))?;
+        let list = self.lists[at].1.clone();
+        let (mut writer, last) = ListWriter::resume(unfinished, UNIT, FILTER_BITS, None)?;
+        let mut iter = ListIter::new(list);
+        iter.seek(&last.key, last.tag)?;
+        iter.next()?;
+        let next = u16::from_be_bytes([iter.key()[0], iter.key()[1]]);
+        self.resumed.insert(iter.tag().seqno().0, next);
+        while iter.valid() {
+            iter.load()?;
+            writer.push(iter.key(), iter.tag(), iter.value())?;
+            iter.next()?;
+        }
+        drop(iter);
+        let new = writer.finish()?;
+        self.install(Some(new), at..at + 1)
     }
 
     /// The entries of a list: the number of keys of each version, checked.
-    fn flushes(list: &Arc<List>) -> Result<Flushes> {
+    fn flushes(&self, list: &Arc<List>) -> Result<Flushes> {
         verify(list)?;
         let mut counts: BTreeMap<u64, Shape> = BTreeMap::new();
         let mut iter = ListIter::new(list.clone());
@@ -245,6 +397,7 @@ impl Lists {
             let shape = counts.entry(version).or_insert(Shape {
                 entries: 0,
                 has_large: iter.value().len() == LARGE,
+                resumed_at: self.resumed.get(&version).copied(),
             });
             let key = shape.entries;
             let expected = shape.value(version, key);
@@ -269,17 +422,18 @@ impl Structure for Lists {
     type Beside = ();
 
     fn alphabet() -> Vec<Op> {
-        let flush = |entries, has_large| Op::Flush(Shape { entries, has_large });
         vec![
             flush(1, false),
             flush(3, true),
-            flush(260, false),
+            flush(600, false),
             Op::Link,
+            Op::Half,
             Op::Drop,
         ]
     }
 
     fn model(state: &mut State, op: &Op) {
+        state.is_half = false;
         match op {
             Op::Flush(shape) => {
                 state.made += 1;
@@ -291,8 +445,12 @@ impl Structure for Lists {
                 merged.extend(state.lists.remove(0));
                 state.lists.insert(0, merged);
             }
+            Op::Half if state.lists.last().is_some_and(|list| half(list).is_some()) => {
+                state.made += 1;
+                state.is_half = true;
+            }
             Op::Drop if !state.lists.is_empty() => drop(state.lists.remove(0)),
-            Op::Link | Op::Drop => {}
+            Op::Link | Op::Half | Op::Drop => {}
         }
     }
 
@@ -300,7 +458,9 @@ impl Structure for Lists {
         let nodes: u64 = state.lists.iter().map(node_bytes).sum();
         let flushes: BTreeMap<&u64, &Shape> = state.lists.iter().flatten().collect();
         let chunks = flushes.values().flat_map(|shape| shape.chunks().1);
-        nodes + chunks.sum::<u64>()
+        let newest = state.lists.last().filter(|_| state.is_half);
+        let unfinished = newest.and_then(|list| Some(half_bytes(list, half(list)?)));
+        nodes + chunks.sum::<u64>() + unfinished.unwrap_or_default()
     }
 
     fn beside() {}
@@ -313,13 +473,27 @@ impl Structure for Lists {
         let pool = Arc::new(Pool::open_simulated(sim, UUID)?);
         let root = pool.root();
         let next = root.find(Owner::Test, NEXT).map_or(1, |entry| entry.word);
-        let lists = root.entries.iter().filter(|entry| entry.kind != NEXT);
+        let anchor = root.find(Owner::Test, ANCHOR).map(|entry| entry.word);
+        let lists = root.entries.iter();
+        let lists = lists.filter(|entry| !matches!(entry.kind, NEXT | ANCHOR));
         let named = lists.map(|entry| (u64::from(entry.kind), entry.word));
         let (mut chunks, mut found) = (Chunks::default(), Vec::new());
         for (id, offset) in named {
             let first = Extent::new(offset, UNIT);
             found.push(claim(&pool, FileId(id), ListPlace { first }, &mut chunks)?);
         }
+        let anchored = match anchor {
+            None => None,
+            Some(offset) => {
+                let place = ListPlace {
+                    first: Extent::new(offset, UNIT),
+                };
+                let gone = || Error::corruption("a list", offset, "an unfinished list");
+                let (id, _) = peek(&pool, place)?.ok_or_else(gone)?;
+                Some(claim_anchored(&pool, id, place, &mut chunks)?)
+            }
+        };
+        drop(chunks);
         pool.finish_recovery()?;
         let mut lists = Vec::new();
         for FoundList { space, totals, .. } in found {
@@ -328,23 +502,37 @@ impl Structure for Lists {
         }
         // A merged list has a higher id than lists that are newer.
         lists.sort_by_key(|(_, list)| list.totals().seqno_min);
-        Ok(Lists { pool, lists, next })
+        let mut lists = Lists {
+            pool,
+            lists,
+            next,
+            half: None,
+            resumed: BTreeMap::new(),
+        };
+        match anchored {
+            Some(anchored) => lists.go_on(anchored)?,
+            None => {}
+        }
+        Ok(lists)
     }
 
     fn apply(&mut self, op: &Op) -> Result<()> {
+        self.give_up()?;
         match op {
             Op::Flush(shape) => self.flush(*shape),
             Op::Link => self.link(),
+            Op::Half => self.half(),
             Op::Drop if self.lists.is_empty() => Ok(()),
-            Op::Drop => self.install(None, 1),
+            Op::Drop => self.install(None, 0..1),
         }
     }
 
     fn state(&self) -> Result<State> {
-        let lists = self.lists.iter().map(|(_, list)| Self::flushes(list));
+        let lists = self.lists.iter().map(|(_, list)| self.flushes(list));
         Ok(State {
             made: self.next - 1,
             lists: lists.collect::<Result<_>>()?,
+            is_half: self.half.is_some(),
         })
     }
 
@@ -380,7 +568,6 @@ pub(crate) fn damage(seed: u64) -> Tally {
 fn golden() -> Result<(Vec<u8>, State)> {
     let sim = SimRegion::new(96 << 10, Mode::Adr);
     let mut lists = Lists::open(&sim, &())?;
-    let flush = |entries, has_large| Op::Flush(Shape { entries, has_large });
     for op in [flush(3, true), flush(2, false), Op::Link, flush(260, false)] {
         lists.apply(&op)?;
     }

@@ -192,7 +192,9 @@ impl Head {
         let list = FileId(reader.u64()?);
         let (nodes, refs, job_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (prefix_bytes, is_last) = (reader.u16()?, reader.u16()?);
-        let is_sound = is_head && is_last <= 1 && nodes > 0 && (number == 0) == (job_bytes > 0);
+        // A list that was continued may have nothing more to say.
+        let has_nodes = nodes > 0 || (is_last == 1 && number > 0);
+        let is_sound = is_head && is_last <= 1 && has_nodes && (number == 0) == (job_bytes > 0);
         is_sound.then_some(Head {
             number,
             list,

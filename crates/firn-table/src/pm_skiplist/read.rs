@@ -68,7 +68,10 @@ impl List {
             filter,
             totals,
         };
-        for segment in 0..list.space.segments.len() {
+        // Only the last segment may be empty.
+        let is_filled = |segment: &usize| list.space.segments[*segment].nodes > 0;
+        let filled: Vec<usize> = (0..list.space.segments.len()).filter(is_filled).collect();
+        for segment in filled {
             let guide = list.guide(segment)?;
             list.guides.push(guide);
         }
@@ -210,7 +213,7 @@ impl List {
     }
 
     pub(super) fn last(&self) -> Option<Position> {
-        let segment = self.space.segments.len().checked_sub(1)?;
+        let segment = self.guides.len().checked_sub(1)?;
         let index = self.space.segments[segment].nodes as usize - 1;
         Some(Position { segment, index })
     }
@@ -223,7 +226,7 @@ impl List {
                 index: index + 1,
             });
         }
-        (segment + 1 < self.space.segments.len()).then_some(Position {
+        (segment + 1 < self.guides.len()).then_some(Position {
             segment: segment + 1,
             index: 0,
         })
@@ -243,7 +246,7 @@ impl List {
         let segment = &self.space.segments[at.segment];
         let from = segment.nodes_at + (at.index * NODE_BYTES) as u64;
         let mut bytes = [0; NODE_BYTES];
-        let place = super::write::place(segment.frozen.extent(), from)?;
+        let place = super::write::place(segment.extent, from)?;
         self.space.pool.read(place, &mut bytes)?;
         Ok(Node::decode(&bytes))
     }
@@ -306,7 +309,7 @@ impl List {
 
     fn damaged(&self, at: Position, expected: &str) -> Error {
         let segment = &self.space.segments[at.segment];
-        let offset = segment.frozen.extent().offset.get()
+        let offset = segment.extent.offset.get()
             + segment.nodes_at
             + (at.index * NODE_BYTES) as u64;
         let place = format!("list {} in the pool", self.space.list);
@@ -315,10 +318,9 @@ impl List {
 }
 
 fn read_filter(space: &ListSpace, totals: &ListTotals) -> Result<Filter> {
-    let Some(frozen) = &space.filter else {
+    let Some(extent) = space.filter else {
         return Ok(Filter::default());
     };
-    let extent = frozen.extent();
     let damaged = || {
         let place = format!("list {} in the pool", space.list);
         Error::corruption(place, extent.offset.get(), "a list's filter")

@@ -1,11 +1,17 @@
 //! Finds the extents of lists in a pool that was opened, and claims them.
+//!
+//! What a crash left of a list that was being written is found by its anchor. Each of its segments
+//! that another one or the anchor points to was fenced with its entries before, so it must be whole.
+//! The process that wrote it may have been killed before a fence of the words between them, so what
+//! it left is flushed once more.
 
 use super::layout::{END, END_BYTES, HEAD_BYTES, Head, ListJob, ListTotals, NEXT_AT, Ref};
 use super::space::{Chunk, ListPlace, ListSpace, Segment};
-use firn_base::coding::Reader;
+use firn_base::coding::{Reader, get_u64};
 use firn_base::{Error, FileId, Result};
-use firn_pm::{Extent, Owner, Pool};
-use std::collections::HashMap;
+use super::write::store_next;
+use firn_pm::{Extent, Fenced, Owner, Pool};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The chunks that were claimed, by their offsets, because lists share them.
@@ -14,7 +20,7 @@ pub struct Chunks(HashMap<u64, Arc<Chunk>>);
 
 impl Chunks {
     /// The chunk at `extent`, which is claimed if no list has claimed it before.
-    fn claim(&mut self, pool: &Pool, extent: Extent) -> Result<Arc<Chunk>> {
+    fn claim(&mut self, pool: &Pool, extent: Extent, claim: Claim) -> Result<Arc<Chunk>> {
         if let Some(chunk) = self.0.get(&extent.offset.get()) {
             if chunk.extent() == extent {
                 return Ok(chunk.clone());
@@ -24,12 +30,15 @@ impl Chunks {
                 "one length of a chunk in all lists",
             ));
         }
-        pool.claim(extent, Owner::Payload)?;
+        claim(pool, extent, Owner::Payload)?;
         let chunk = Chunk::new(pool.adopt(extent)?);
         self.0.insert(extent.offset.get(), chunk.clone());
         Ok(chunk)
     }
 }
+
+/// Claims an extent: [`Pool::claim`], or [`Pool::claim_unfenced`].
+type Claim = fn(&Pool, Extent, Owner) -> Result<()>;
 
 /// A list that was found.
 #[derive(Debug)]
@@ -40,6 +49,25 @@ pub struct FoundList {
     pub totals: ListTotals,
     /// The job that wrote it.
     pub job: ListJob,
+}
+
+/// What a crash left of a list that was being written.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Its extents. The last segment can be written to.
+    pub(super) space: ListSpace,
+    pub(super) job: ListJob,
+    /// For each chunk whether only this list points into it.
+    pub(super) own_chunks: Vec<bool>,
+}
+
+/// What an anchor leads to.
+#[derive(Debug)]
+pub enum Anchored {
+    /// A list with its terminal.
+    Complete(FoundList),
+    /// The beginning of a list.
+    Unfinished(Unfinished),
 }
 
 fn damaged(offset: u64, expected: &str) -> Error {
@@ -53,6 +81,14 @@ struct ReadSegment {
     bytes: Vec<u8>,
 }
 
+/// The segments of a list as far as they were found.
+struct Walk {
+    space: ListSpace,
+    job: ListJob,
+    /// The last segment.
+    last: ReadSegment,
+}
+
 /// Claims the complete list `id` at `place`, and the chunks that it points into. REQUIRES: the
 /// pool's recovery is not finished.
 ///
@@ -64,22 +100,101 @@ pub fn claim(
     place: ListPlace,
     chunks: &mut Chunks,
 ) -> Result<FoundList> {
+    let found = walk(pool, id, place, chunks, Pool::claim)?;
+    if found.last.next != END {
+        let at = found.space.segments.last().map_or(0, |last| last.extent.offset.get());
+        return Err(damaged(at + NEXT_AT, "the next segment of a list, or its terminal"));
+    }
+    complete(found, Pool::claim)
+}
+
+/// The list whose first segment is at `place`, and its job; `None` if no such list is there.
+///
+/// # Errors
+/// `Corruption` if `place` is outside the pool.
+pub fn peek(pool: &Pool, place: ListPlace) -> Result<Option<(FileId, ListJob)>> {
+    let mut head = [0; HEAD_BYTES];
+    pool.read(place.first.offset, &mut head)?;
+    let Some(head) = Head::peek(&head) else { return Ok(None) };
+    let Ok(first) = read_segment(pool, head.list, 0, place.first) else {
+        return Ok(None);
+    };
+    Ok(job_of(&first).map(|job| (head.list, job)))
+}
+
+/// Claims what an anchor leads to. REQUIRES: every list that the manifest names was claimed, and
+/// [`peek`] found `id` there.
+///
+/// # Errors
+/// `Corruption` if a segment that another one points to is damaged.
+pub fn claim_anchored(
+    pool: &Arc<Pool>,
+    id: FileId,
+    place: ListPlace,
+    chunks: &mut Chunks,
+) -> Result<Anchored> {
+    let named: HashSet<u64> = chunks.0.keys().copied().collect();
+    let mut found = walk(pool, id, place, chunks, Pool::claim_unfenced)?;
+    if found.last.head.is_last {
+        if let (0, Some(last)) = (found.last.next, found.space.segments.last()) {
+            // Nothing but the terminal is missing.
+            let frozen = store_next(pool, last.extent, END, &Fenced::nothing())?;
+            found.space.own.push(frozen);
+        }
+        return complete(found, Pool::claim_unfenced).map(Anchored::Complete);
+    }
+    let Walk { space, job, .. } = found;
+    let is_own = |chunk: &Arc<Chunk>| !named.contains(&chunk.extent().offset.get());
+    let own_chunks = space.chunks.iter().map(is_own).collect();
+    Ok(Anchored::Unfinished(Unfinished {
+        space,
+        job,
+        own_chunks,
+    }))
+}
+
+impl Unfinished {
+    /// The list's id.
+    pub fn id(&self) -> FileId {
+        self.space.list
+    }
+
+    /// The job that was writing it.
+    pub fn job(&self) -> &ListJob {
+        &self.job
+    }
+}
+
+fn job_of(first: &ReadSegment) -> Option<ListJob> {
+    ListJob::decode(&first.bytes[HEAD_BYTES..first.head.nodes_at() as usize])
+}
+
+/// Claims the segments from `place` on, to the last one that another one points to. The handle of
+/// that one is not taken, unless it has the terminal.
+fn walk(
+    pool: &Arc<Pool>,
+    id: FileId,
+    place: ListPlace,
+    chunks: &mut Chunks,
+    claim: Claim,
+) -> Result<Walk> {
     let mut space = ListSpace {
         pool: pool.clone(),
         list: id,
         segments: Vec::new(),
         filter: None,
+        own: Vec::new(),
         chunks: Vec::new(),
     };
     let mut numbers = HashMap::new();
     let (mut extent, mut job) = (place.first, None);
     loop {
         // A cycle ends here, because no extent is claimed twice.
-        pool.claim(extent, Owner::Skiplist)?;
+        claim(pool, extent, Owner::Skiplist)?;
         let number = space.segments.len() as u32;
         let read = read_segment(pool, id, number, extent)?;
         if number == 0 {
-            job = ListJob::decode(&read.bytes[HEAD_BYTES..read.head.nodes_at() as usize]);
+            job = job_of(&read);
         }
         let mut refs = Vec::new();
         for one in refs_of(&read).ok_or_else(|| damaged(extent.offset.get(), "refs"))? {
@@ -88,7 +203,7 @@ pub fn claim(
                 Some(&number) => number,
                 None => {
                     let number = space.chunks.len() as u32;
-                    space.chunks.push(chunks.claim(pool, of)?);
+                    space.chunks.push(chunks.claim(pool, of, claim)?);
                     numbers.insert(one.offset, number);
                     number
                 }
@@ -96,27 +211,39 @@ pub fn claim(
             refs.push((chunk, one.live));
         }
         space.segments.push(Segment {
-            frozen: pool.adopt(extent)?,
+            extent,
             nodes: read.head.nodes,
             nodes_at: read.head.nodes_at(),
             prefix_bytes: read.head.prefix_bytes,
             refs: refs.into(),
         });
-        match (read.head.is_last, read.next) {
-            (true, END) => {
-                let job = job.ok_or_else(|| damaged(place.first.offset.get(), "a list's job"))?;
-                let totals = claim_filter(pool, &read, &mut space)?;
-                return Ok(FoundList { space, totals, job });
-            }
-            (false, next) if next != END && next != 0 => {
-                extent = Extent::new(next, place.first.len);
-            }
-            _ => {
-                let at = extent.offset.get() + NEXT_AT;
-                return Err(damaged(at, "the next segment of a list, or its terminal"));
-            }
+        if (read.next == END) != read.head.is_last && read.next != 0 {
+            let at = extent.offset.get() + NEXT_AT;
+            return Err(damaged(at, "the next segment of a list, or its terminal"));
         }
+        if read.next != 0 {
+            space.own.push(pool.adopt(extent)?);
+        }
+        if matches!(read.next, END | 0) {
+            let job = job.ok_or_else(|| damaged(place.first.offset.get(), "a list's job"))?;
+            return Ok(Walk {
+                space,
+                job,
+                last: read,
+            });
+        }
+        extent = Extent::new(read.next, place.first.len);
     }
+}
+
+fn complete(found: Walk, claim: Claim) -> Result<FoundList> {
+    let Walk {
+        mut space,
+        job,
+        last,
+    } = found;
+    let totals = claim_filter(&last, &mut space, claim)?;
+    Ok(FoundList { space, totals, job })
 }
 
 fn read_segment(pool: &Pool, id: FileId, number: u32, extent: Extent) -> Result<ReadSegment> {
@@ -130,7 +257,7 @@ fn read_segment(pool: &Pool, id: FileId, number: u32, extent: Extent) -> Result<
         .ok_or_else(is_its)?;
     let mut bytes = vec![0; head.used_bytes() as usize];
     pool.read(extent.offset, &mut bytes)?;
-    let next = firn_base::coding::get_u64(&bytes, NEXT_AT as usize).unwrap_or_default();
+    let next = get_u64(&bytes, NEXT_AT as usize).unwrap_or_default();
     let is_whole = head.is_whole(&bytes, &pool.uuid(), offset);
     is_whole
         .then_some(ReadSegment { head, next, bytes })
@@ -144,17 +271,18 @@ fn refs_of(read: &ReadSegment) -> Option<Vec<Ref>> {
         .collect()
 }
 
-fn claim_filter(pool: &Pool, read: &ReadSegment, space: &mut ListSpace) -> Result<ListTotals> {
+fn claim_filter(read: &ReadSegment, space: &mut ListSpace, claim: Claim) -> Result<ListTotals> {
     let end = read.bytes.len() - END_BYTES;
     let at = space.segments.last();
-    let at = at.map_or(0, |segment| segment.frozen.extent().offset.get());
+    let at = at.map_or(0, |segment| segment.extent.offset.get());
     let totals = ListTotals::decode(&read.bytes[end..]);
     let totals = totals.ok_or_else(|| damaged(at, "the sums of a list"))?;
     if totals.filter_bytes > 0 {
         let whole = u64::from(totals.filter_bytes).next_multiple_of(firn_pm::GRANULE_BYTES);
         let extent = Extent::new(totals.filter_at, whole);
-        pool.claim(extent, Owner::Skiplist)?;
-        space.filter = Some(pool.adopt(extent)?);
+        claim(&space.pool, extent, Owner::Skiplist)?;
+        space.own.push(space.pool.adopt(extent)?);
+        space.filter = Some(extent);
     }
     Ok(totals)
 }

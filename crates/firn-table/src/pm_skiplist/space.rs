@@ -45,7 +45,7 @@ pub struct ListPlace {
 /// A segment of a list, and the chunks of its nodes.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) frozen: Frozen,
+    pub(super) extent: Extent,
     pub(super) nodes: u32,
     /// The place of the first node in the extent.
     pub(super) nodes_at: u64,
@@ -54,12 +54,14 @@ pub(super) struct Segment {
     pub(super) refs: Box<[(u32, u32)]>,
 }
 
-/// The extents of a complete list.
+/// The extents of a list.
 pub struct ListSpace {
     pub(super) pool: Arc<Pool>,
     pub(super) list: FileId,
     pub(super) segments: Vec<Segment>,
-    pub(super) filter: Option<Frozen>,
+    pub(super) filter: Option<Extent>,
+    /// The handles of segments and filter.
+    pub(super) own: Vec<Frozen>,
     pub(super) chunks: Vec<Arc<Chunk>>,
 }
 
@@ -71,7 +73,7 @@ impl ListSpace {
 
     /// The place by which the manifest names it.
     pub fn place(&self) -> Option<ListPlace> {
-        let first = self.segments.first()?.frozen.extent();
+        let first = self.segments.first()?.extent;
         Some(ListPlace { first })
     }
 
@@ -86,9 +88,7 @@ impl ListSpace {
 
     /// Bytes of its segments and its filter.
     pub fn node_bytes(&self) -> u64 {
-        let segments = self.segments.iter().map(|segment| &segment.frozen);
-        let all = segments.chain(&self.filter);
-        all.map(|frozen| frozen.extent().len).sum()
+        self.own.iter().map(|frozen| frozen.extent().len).sum()
     }
 
     /// Counts its entries as live: it is in the current version.
@@ -111,10 +111,9 @@ impl ListSpace {
     /// # Errors
     /// The error of the pool. The remaining extents stay allocated until the next open.
     pub fn release(self) -> Result<()> {
-        let own = self.segments.into_iter().map(|segment| segment.frozen);
         let chunks = self.chunks.into_iter().filter_map(Arc::into_inner);
         let chunks = chunks.map(|chunk| chunk.frozen);
-        for frozen in own.chain(self.filter).chain(chunks) {
+        for frozen in self.own.into_iter().chain(chunks) {
             self.pool.free_frozen(frozen).map_err(|(_, error)| error)?;
         }
         Ok(())

@@ -1,22 +1,28 @@
 //! Writes a list (TLSM, Alg. 1 and 2): entries are copied once, sequentially, into chunks, or are
 //! already in chunks of other lists; nodes point to them.
 //!
-//! 1. The entries of a segment's nodes are fenced before the segment is written, the segment before
-//!    anything points to it, and all of the list before its terminal. So a list with a terminal is
-//!    complete, and a list without one is complete up to its last segment.
+//! 1. A segment and the entries of its nodes are fenced before the segment before points to it, and
+//!    all of the list before its terminal. So a list with a terminal is complete, and a list without
+//!    one is complete up to the last segment that another points to.
 //! 2. A writer that is dropped frees what it allocated, but for the chunks that it linked.
+//! 3. The anchor that names an unfinished list (its [`ListWriter::place`]) is set once the second
+//!    segment is there. So whatever a crash leaves of a list with an anchor is whole, and a writer
+//!    of the next process can [go on](ListWriter::resume) from there.
 
 use super::layout::{
     END, END_BYTES, EntryHead, HEAD_BYTES, Head, ListJob, ListTotals, NEXT_AT, NODE_BYTES, Node,
     REF_BYTES, Ref, prefix_of,
 };
-use super::space::{Chunk, ListSpace, Segment};
+use super::iter::ListIter;
+use super::read::List;
+use super::recover::Unfinished;
+use super::space::{Chunk, ListPlace, ListSpace, Segment};
 use crate::sites;
 use crate::sst::{Filter, hash};
 use firn_base::checksum::crc32c_salted;
 use firn_base::key::{Kind, shared_prefix_len};
 use firn_base::{Error, FileId, Result, Tag};
-use firn_pm::{Extent, Fenced, Frozen, GRANULE_BYTES, Headroom, Owner, PmOffset, Pool};
+use firn_pm::{Extent, Fenced, Flushed, Frozen, GRANULE_BYTES, Headroom, Owner, PmOffset, Pool};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,16 +74,6 @@ struct Staged {
     bytes: u32,
 }
 
-/// A segment that was written and waits for its `next`.
-struct Unlinked {
-    extent: Extent,
-    head: Head,
-    refs: Refs,
-}
-
-/// Per ref of a segment: the chunk among the list's, and the bytes of its entries there.
-type Refs = Box<[(u32, u32)]>;
-
 /// A chunk that the list points into.
 struct Used {
     extent: Extent,
@@ -95,7 +91,10 @@ pub struct ListWriter {
     headroom: Option<Headroom>,
     options: ListOptions,
     segments: Vec<Segment>,
-    unlinked: Option<Unlinked>,
+    /// A segment that was written and waits for its `next`.
+    unlinked: Option<Segment>,
+    /// The handles of the segments before and of the filter.
+    own: Vec<Frozen>,
     used: Vec<Used>,
     numbers: HashMap<u64, u32>,
     open: Option<OpenChunk>,
@@ -105,7 +104,16 @@ pub struct ListWriter {
     hashes: Vec<u64>,
     totals: ListTotals,
     written_bytes: u64,
-    filter: Option<Frozen>,
+    filter: Option<Extent>,
+}
+
+/// The entry after which a list is continued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumePoint {
+    /// The key of the last entry that is there.
+    pub key: Vec<u8>,
+    /// Its tag.
+    pub tag: Tag,
 }
 
 impl ListWriter {
@@ -117,6 +125,7 @@ impl ListWriter {
             options,
             segments: Vec::new(),
             unlinked: None,
+            own: Vec::new(),
             used: Vec::new(),
             numbers: HashMap::new(),
             open: None,
@@ -128,6 +137,59 @@ impl ListWriter {
             written_bytes: 0,
             filter: None,
         }
+    }
+
+    /// Goes on with a list that another process left unfinished, after the entry that is returned.
+    ///
+    /// # Errors
+    /// `Corruption` if an entry or a node is damaged; what was there is freed.
+    pub fn resume(
+        unfinished: Unfinished,
+        unit_bytes: u64,
+        filter_bits: u32,
+        headroom: Option<Headroom>,
+    ) -> Result<(ListWriter, ResumePoint)> {
+        let is_ours = || Error::invalid("an unfinished list has one owner and an entry");
+        let Unfinished {
+            space,
+            job,
+            own_chunks,
+        } = unfinished;
+        let space = Arc::new(space);
+        let written = Written::read(&space, filter_bits > 0);
+        let space = Arc::into_inner(space).ok_or_else(is_ours)?;
+        let options = ListOptions {
+            id: space.list,
+            unit_bytes,
+            filter_bits,
+            job,
+        };
+        let mut writer = ListWriter::over(space, &own_chunks, options, headroom);
+        let written = written?;
+        (writer.totals, writer.hashes) = (written.totals, written.hashes);
+        Ok((writer, written.last.ok_or_else(is_ours)?))
+    }
+
+    /// A writer that has what is there of an unfinished list.
+    fn over(
+        mut space: ListSpace,
+        own_chunks: &[bool],
+        options: ListOptions,
+        headroom: Option<Headroom>,
+    ) -> ListWriter {
+        let mut writer = ListWriter::new(space.pool, options, headroom);
+        writer.unlinked = space.segments.pop();
+        (writer.segments, writer.own) = (space.segments, space.own);
+        for (chunk, &is_own) in space.chunks.iter().zip(own_chunks) {
+            writer.add_chunk(chunk.extent(), Some(chunk), is_own);
+        }
+        writer
+    }
+
+    /// The place of the list, once what a crash leaves of it can be continued.
+    pub fn place(&self) -> Option<ListPlace> {
+        let first = self.segments.first()?.extent;
+        Some(ListPlace { first })
     }
 
     /// The sums so far.
@@ -172,7 +234,7 @@ impl ListWriter {
     /// # Errors
     /// `NoSpace` if the pool is full; `Invalid` if the list is empty.
     pub fn finish(mut self) -> Result<(ListSpace, ListTotals)> {
-        if self.staged.is_empty() {
+        if self.totals.entries == 0 {
             return Err(Error::invalid("a list without entries is not written"));
         }
         self.close_chunk()?;
@@ -189,6 +251,7 @@ impl ListWriter {
             list: self.options.id,
             segments: std::mem::take(&mut self.segments),
             filter: self.filter.take(),
+            own: std::mem::take(&mut self.own),
             chunks: used.into_iter().filter_map(|used| used.chunk).collect(),
         };
         Ok((space, self.totals))
@@ -247,22 +310,24 @@ impl ListWriter {
         Ok((open.number, at as u32))
     }
 
-    /// Writes the part of the open chunk that is in memory only.
-    fn write_staged(&mut self) -> Result<Fenced> {
+    /// Copies the part of the open chunk that is in memory only. DURABLE AFTER: a fence.
+    fn write_staged(&mut self) -> Result<Option<Flushed>> {
         let Some(open) = self.open.as_mut().filter(|open| !open.staged.is_empty()) else {
-            return Ok(Fenced::nothing());
+            return Ok(None);
         };
         let at = place(open.extent, open.written as u64)?;
-        let fenced = self
-            .pool
-            .write_durable(&sites::LIST_ENTRY_FENCE, at, &[&open.staged])?;
+        let flushed = self.pool.copy_nt(at, &open.staged)?;
         open.written += open.staged.len();
         open.staged.clear();
-        Ok(fenced)
+        Ok(Some(flushed))
     }
 
     fn close_chunk(&mut self) -> Result<()> {
-        let fenced = self.write_staged()?;
+        // The fence is here, because the job may go on on another thread after this.
+        let fenced = match self.write_staged()? {
+            Some(flushed) => self.pool.fence(&sites::LIST_FENCE, [flushed]),
+            None => Fenced::nothing(),
+        };
         if let Some(open) = self.open.take() {
             let frozen = self.pool.freeze(open.extent, &fenced)?;
             self.used[open.number as usize].chunk = Some(Chunk::new(frozen));
@@ -280,7 +345,7 @@ impl ListWriter {
         let parts: [&[u8]; 4] = [&head, key, value, padding];
         let fenced = self
             .pool
-            .write_durable(&sites::LIST_ENTRY_FENCE, extent.offset, &parts)?;
+            .write_durable(&sites::LIST_FENCE, extent.offset, &parts)?;
         let frozen = self.pool.freeze(extent, &fenced)?;
         self.used[number as usize].chunk = Some(Chunk::new(frozen));
         Ok(number)
@@ -314,12 +379,7 @@ impl ListWriter {
         if self.options.filter_bits > 0 {
             self.hashes.push(hash(key));
         }
-        let totals = &mut self.totals;
-        totals.entries += 1;
-        totals.deletes += u64::from(tag.kind() == Some(Kind::Delete));
-        totals.seqno_min = totals.seqno_min.min(tag.seqno());
-        totals.seqno_max = totals.seqno_max.max(tag.seqno());
-        totals.entry_bytes += u64::from(bytes);
+        count(&mut self.totals, tag, bytes);
         Ok(())
     }
 
@@ -336,33 +396,31 @@ impl ListWriter {
 
     /// Writes the segment of the staged nodes, and lets the one before point to it.
     fn end_segment(&mut self, is_last: bool) -> Result<()> {
-        // Its entries are durable before it is.
-        let _entries = self.write_staged()?;
+        let entries = self.write_staged()?;
         let extent = self.alloc(self.options.unit_bytes, Owner::Skiplist)?;
-        let (head, bytes, refs) = self.encode_segment(extent, is_last);
-        let fenced = self
-            .pool
-            .write_durable(&sites::LIST_SEGMENT_FENCE, extent.offset, &[&bytes]);
-        let fenced = match fenced {
-            Ok(fenced) => fenced,
+        let (segment, bytes) = self.encode_segment(extent, is_last);
+        let flushed = match self.pool.copy_nt(extent.offset, &bytes) {
+            Ok(flushed) => flushed,
             Err(error) => {
                 let _stays = self.pool.free(extent);
                 return Err(error);
             }
         };
+        let both = entries.into_iter().chain([flushed]);
+        let fenced = self.pool.fence(&sites::LIST_FENCE, both);
         for number in self.refs.drain(..) {
             self.used[number as usize].index = None;
         }
         self.staged.clear();
         self.keys.clear();
-        let before = self.unlinked.replace(Unlinked { extent, head, refs });
+        let before = self.unlinked.replace(segment);
         match before {
             Some(before) => self.publish_next(before, extent.offset.get(), &fenced),
             None => Ok(()),
         }
     }
 
-    fn encode_segment(&self, extent: Extent, is_last: bool) -> (Head, Vec<u8>, Refs) {
+    fn encode_segment(&self, extent: Extent, is_last: bool) -> (Segment, Vec<u8>) {
         let number = self.segments.len() as u32 + u32::from(self.unlinked.is_some());
         let job = match number {
             0 => self.options.job.encode(),
@@ -395,7 +453,7 @@ impl ListWriter {
             };
             node.put(&mut bytes);
         }
-        let refs: Refs = self.refs.iter().copied().zip(live).collect();
+        let refs: Box<[(u32, u32)]> = self.refs.iter().copied().zip(live).collect();
         for &(number, live) in &refs {
             let of = self.used[number as usize].extent;
             let one = Ref {
@@ -409,25 +467,22 @@ impl ListWriter {
             self.totals.put(&mut bytes);
         }
         head.seal(&mut bytes, &self.pool.uuid(), extent.offset.get());
-        (head, bytes, refs)
-    }
-
-    /// Stores the word `next` of a segment, which ends its writing. `fenced` is the fence after the
-    /// bytes that it points to.
-    fn publish_next(&mut self, segment: Unlinked, next: u64, fenced: &Fenced) -> Result<()> {
-        let Unlinked { extent, head, refs } = segment;
-        let word = place(extent, NEXT_AT)?;
-        let dirty = self.pool.publish(word, next, fenced)?;
-        let flushed = self.pool.flush(&sites::LIST_NEXT_FLUSH, dirty);
-        let fenced = self.pool.fence(&sites::LIST_NEXT_FENCE, flushed);
-        let frozen = self.pool.freeze(extent, &fenced)?;
-        self.segments.push(Segment {
-            frozen,
+        let segment = Segment {
+            extent,
             nodes: head.nodes,
             nodes_at: head.nodes_at(),
             prefix_bytes: head.prefix_bytes,
             refs,
-        });
+        };
+        (segment, bytes)
+    }
+
+    /// Stores the word `next` of a segment, which ends its writing. `fenced` is the fence after the
+    /// bytes that it points to.
+    fn publish_next(&mut self, segment: Segment, next: u64, fenced: &Fenced) -> Result<()> {
+        self.own
+            .push(store_next(&self.pool, segment.extent, next, fenced)?);
+        self.segments.push(segment);
         Ok(())
     }
 
@@ -442,12 +497,57 @@ impl ListWriter {
         let extent = self.alloc(whole, Owner::Skiplist)?;
         let fenced =
             self.pool
-                .write_durable(&sites::LIST_SEGMENT_FENCE, extent.offset, &[bytes])?;
-        self.filter = Some(self.pool.freeze(extent, &fenced)?);
+                .write_durable(&sites::LIST_FENCE, extent.offset, &[bytes])?;
+        self.own.push(self.pool.freeze(extent, &fenced)?);
+        self.filter = Some(extent);
         self.totals.filter_at = extent.offset.get();
         self.totals.filter_bytes = bytes.len() as u32;
         self.totals.filter_crc = crc32c_salted(self.options.id.0, extent.offset.get(), &[bytes]);
         Ok(())
+    }
+}
+
+impl Unfinished {
+    /// Frees it.
+    pub fn discard(self) {
+        let options = ListOptions {
+            id: self.space.list,
+            unit_bytes: 0,
+            filter_bits: 0,
+            job: self.job,
+        };
+        drop(ListWriter::over(self.space, &self.own_chunks, options, None));
+    }
+}
+
+/// The entries of an unfinished list.
+#[derive(Default)]
+struct Written {
+    totals: ListTotals,
+    hashes: Vec<u64>,
+    last: Option<ResumePoint>,
+}
+
+impl Written {
+    fn read(space: &Arc<ListSpace>, has_filter: bool) -> Result<Written> {
+        let (mut written, mut key, mut last) = (Written::default(), Vec::new(), None);
+        let list = List::open(space.clone(), ListTotals::default())?;
+        let mut iter = ListIter::new(Arc::new(list));
+        iter.first()?;
+        while iter.valid() {
+            iter.load()?;
+            let bytes = iter.linked().map_or(0, |linked| linked.bytes);
+            count(&mut written.totals, iter.tag(), bytes);
+            if has_filter {
+                written.hashes.push(hash(iter.key()));
+            }
+            last = Some(iter.tag());
+            key.clear();
+            key.extend_from_slice(iter.key());
+            iter.next()?;
+        }
+        written.last = last.map(|tag| ResumePoint { key, tag });
+        Ok(written)
     }
 }
 
@@ -458,10 +558,8 @@ impl Drop for ListWriter {
             .into_iter()
             .filter(|used| used.is_own)
             .map(|used| (used.extent, used.chunk.and_then(Arc::into_inner)));
-        let segments = std::mem::take(&mut self.segments);
-        let frozen = segments.into_iter().map(|segment| segment.frozen);
         // What cannot be freed now is free at the next open, because nothing names it.
-        for frozen in frozen.chain(self.filter.take()) {
+        for frozen in std::mem::take(&mut self.own) {
             let _stays = self.pool.free_frozen(frozen);
         }
         for (extent, chunk) in chunks {
@@ -477,6 +575,28 @@ impl Drop for ListWriter {
             let _stays = self.pool.free(unlinked.extent);
         }
     }
+}
+
+/// Adds an entry to the sums of a list.
+fn count(totals: &mut ListTotals, tag: Tag, bytes: u32) {
+    totals.entries += 1;
+    totals.deletes += u64::from(tag.kind() == Some(Kind::Delete));
+    totals.seqno_min = totals.seqno_min.min(tag.seqno());
+    totals.seqno_max = totals.seqno_max.max(tag.seqno());
+    totals.entry_bytes += u64::from(bytes);
+}
+
+/// Stores the word `next` of the segment at `extent`, which ends its writing. DURABLE AFTER.
+pub(super) fn store_next(
+    pool: &Pool,
+    extent: Extent,
+    next: u64,
+    fenced: &Fenced,
+) -> Result<Frozen> {
+    let dirty = pool.publish(place(extent, NEXT_AT)?, next, fenced)?;
+    let flushed = pool.flush(&sites::LIST_NEXT_FLUSH, dirty);
+    let fenced = pool.fence(&sites::LIST_NEXT_FENCE, flushed);
+    pool.freeze(extent, &fenced)
 }
 
 /// The offset of the byte `within` an extent.
