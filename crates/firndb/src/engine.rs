@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::options::budget::Budget;
 use crate::read::Hits;
 use crate::read::pins::SharedPins;
-use crate::read::sst_run::TableCache;
+use crate::read::table_run::TableCache;
 use crate::read::state::ReadState;
 use crate::read_points::Snapshots;
 use crate::write::commit::Commit;

@@ -13,7 +13,7 @@ const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
 /// All rooms, from the bottom up.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 20] = [
     "mechanisms",
     "sites",
     "gate",
@@ -27,6 +27,7 @@ const ROOMS: [&str; 19] = [
     "lab",
     "upper",
     "read",
+    "tlsm",
     "write",
     "compaction",
     "lifecycle",

@@ -91,6 +91,19 @@ impl ListIter {
         self.go(at)
     }
 
+    /// Moves to the last entry before (`key`, `tag`).
+    ///
+    /// # Errors
+    /// As [`ListIter::first`].
+    pub fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        let at = self.list.seek(key, tag, &mut self.key)?;
+        let before = match at {
+            Some(at) => self.list.before(at),
+            None => self.list.last(),
+        };
+        self.go(before)
+    }
+
     /// Moves to the next entry.
     ///
     /// # Errors

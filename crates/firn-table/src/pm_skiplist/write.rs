@@ -21,6 +21,7 @@ use crate::sites;
 use crate::sst::{Filter, hash};
 use firn_base::checksum::crc32c_salted;
 use firn_base::key::{Kind, shared_prefix_len};
+use firn_base::sync::Mutex;
 use firn_base::{Error, FileId, Result, Tag};
 use firn_pm::{Extent, Fenced, Flushed, Frozen, GRANULE_BYTES, Headroom, Owner, PmOffset, Pool};
 use std::collections::HashMap;
@@ -50,6 +51,13 @@ pub struct Linked {
     pub(super) chunk: Arc<Chunk>,
     pub(super) at: u32,
     pub(super) bytes: u32,
+}
+
+impl Linked {
+    /// The offset of its chunk in the pool.
+    pub fn chunk_offset(&self) -> u64 {
+        self.chunk.extent().offset.get()
+    }
 }
 
 /// A chunk that is being filled. Its bytes from `written` on are in memory only.
@@ -88,7 +96,7 @@ struct Used {
 /// Writes a list, entry by entry, in order.
 pub struct ListWriter {
     pool: Arc<Pool>,
-    headroom: Option<Headroom>,
+    headroom: Option<Arc<Mutex<Headroom>>>,
     options: ListOptions,
     segments: Vec<Segment>,
     /// A segment that was written and waits for its `next`.
@@ -117,8 +125,9 @@ pub struct ResumePoint {
 }
 
 impl ListWriter {
-    /// A writer of an empty list. It allocates from `headroom`, if there is any.
-    pub fn new(pool: Arc<Pool>, options: ListOptions, headroom: Option<Headroom>) -> ListWriter {
+    /// A writer of an empty list. It allocates from `headroom` while that lasts, then from the free
+    /// space.
+    pub fn new(pool: Arc<Pool>, options: ListOptions, headroom: Option<Arc<Mutex<Headroom>>>) -> ListWriter {
         ListWriter {
             pool,
             headroom,
@@ -147,7 +156,7 @@ impl ListWriter {
         unfinished: Unfinished,
         unit_bytes: u64,
         filter_bits: u32,
-        headroom: Option<Headroom>,
+        headroom: Option<Arc<Mutex<Headroom>>>,
     ) -> Result<(ListWriter, ResumePoint)> {
         let is_ours = || Error::invalid("an unfinished list has one owner and an entry");
         let Unfinished {
@@ -175,7 +184,7 @@ impl ListWriter {
         mut space: ListSpace,
         own_chunks: &[bool],
         options: ListOptions,
-        headroom: Option<Headroom>,
+        headroom: Option<Arc<Mutex<Headroom>>>,
     ) -> ListWriter {
         let mut writer = ListWriter::new(space.pool, options, headroom);
         writer.unlinked = space.segments.pop();
@@ -195,6 +204,11 @@ impl ListWriter {
     /// The sums so far.
     pub fn totals(&self) -> &ListTotals {
         &self.totals
+    }
+
+    /// Bytes of memory that it holds for all its entries.
+    pub fn held_bytes(&self) -> usize {
+        self.hashes.len() * size_of::<u64>()
     }
 
     /// Bytes of entries that were copied so far.
@@ -258,10 +272,13 @@ impl ListWriter {
     }
 
     fn alloc(&mut self, bytes: u64, owner: Owner) -> Result<Extent> {
-        match &mut self.headroom {
-            Some(headroom) => headroom.alloc(bytes, owner),
-            None => self.pool.alloc(bytes, owner),
+        if let Some(headroom) = &self.headroom {
+            let mut headroom = headroom.lock();
+            if headroom.left_bytes() >= bytes.next_multiple_of(GRANULE_BYTES) {
+                return headroom.alloc(bytes, owner);
+            }
         }
+        self.pool.alloc(bytes, owner)
     }
 
     fn add_chunk(&mut self, extent: Extent, chunk: Option<&Arc<Chunk>>, is_own: bool) -> u32 {

@@ -35,8 +35,9 @@ use crate::lab::Releases;
 use crate::manifest::Level;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::sst_run::SstRun;
+use crate::read::table_run::TableRun;
 use crate::read::state::ReadState;
+use crate::tlsm::ListFacts;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -193,7 +194,13 @@ impl Engine {
         plan.map(|plan| self.mark(&mut jobs, plan, &state))
     }
 
+    /// The lists' part of persistent memory, in profiles that have one.
+    pub(super) fn list_facts(&self) -> Option<ListFacts> {
+        self.compaction.lists.as_ref().map(|lists| lists.facts())
+    }
+
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
+        let lists = self.list_facts();
         let facts = Facts {
             limits: &self.options.limits,
             busy: &jobs.busy,
@@ -204,6 +211,7 @@ impl Engine {
             seek: *self.jobs.seek.lock(),
             appends: self.compaction.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
+            lists: lists.as_ref(),
             evicting: jobs.evicting,
             tuning: &self.options.tuning,
             chunk_bytes: self.chunk_bytes(),
@@ -289,7 +297,7 @@ impl Engine {
         self.open_ahead(&installed);
     }
 
-    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<SstRun>>> {
+    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<TableRun>>> {
         let start_ns = self.clock.now_ns();
         if let Some(border) = &job.plan.border {
             self.install_border(&job.plan, border)?;
@@ -426,6 +434,7 @@ impl Engine {
             &self.options.limits,
             &self.options.tuning,
             self.budget.write_buffer_bytes as u64,
+            self.list_facts().as_ref(),
         )
     }
 
@@ -446,6 +455,7 @@ impl Engine {
         if last.load(Ordering::Relaxed) == tick || last.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
+        self.tables.set_second(tick);
         self.tend_spare(tick);
         self.prune_retained();
         // Cursors that ended have released tables that were already closed.

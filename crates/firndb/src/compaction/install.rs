@@ -19,8 +19,9 @@ use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::{Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
-use crate::read::sst_run::SstRun;
+use crate::read::table_run::TableRun;
 use crate::read::state::Touched;
+use crate::tlsm::NewList;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
@@ -34,10 +35,11 @@ impl Engine {
         plan: &Plan,
         made: CompactionOutput,
         start_ns: u64,
-    ) -> Result<Vec<Arc<SstRun>>> {
+    ) -> Result<Vec<Arc<TableRun>>> {
         let CompactionOutput {
             mut edit,
             created,
+            lists,
             grown,
             choices,
             evicted,
@@ -47,7 +49,7 @@ impl Engine {
         } = made;
         let start_ns = start_ns + slept_ns;
         let added = edit.add.clone();
-        let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
+        let is_added = |run: &TableRun| added.iter().any(|(_, table)| table.id == run.meta.id);
         if let Some(flushed) = &plan.buffer {
             self.follow(flushed);
         }
@@ -65,10 +67,16 @@ impl Engine {
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, &created);
-            if error.kind() != ErrorKind::Poisoned {
+            if error.kind() == ErrorKind::Poisoned {
+                // The record may still turn out to be durable.
+                lists.into_iter().for_each(NewList::keep);
+            } else {
                 grown.iter().for_each(|grown| grown.undo(&self.compaction));
             }
             return Err(error);
+        }
+        for (space, totals) in lists.into_iter().filter_map(NewList::take) {
+            self.tables.add_list(space, totals);
         }
         let version = manifest.version();
         self.swap_tables(version, plan, &added);
@@ -83,7 +91,10 @@ impl Engine {
         let logs = logs.into_iter().map(Obsolete::Log);
         // A table that was moved or grew keeps its file.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
-        let tables = gone.map(|(_, run)| Obsolete::Table(run.clone()));
+        let tables = gone.map(|(_, run)| {
+            run.space().into_iter().for_each(|space| space.count_dead());
+            Obsolete::Table(run.clone())
+        });
         let blocks = grown
             .into_iter()
             .map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
@@ -145,7 +156,7 @@ impl Engine {
     }
 
     /// The runs of these tables, if the state still has them.
-    pub(crate) fn runs_of(&self, tables: &[(Level, TableMeta)]) -> Vec<Arc<SstRun>> {
+    pub(crate) fn runs_of(&self, tables: &[(Level, TableMeta)]) -> Vec<Arc<TableRun>> {
         let state = self.state.load();
         let run = |(level, table): &(Level, TableMeta)| {
             let part = state.part(&table.smallest);
@@ -175,7 +186,7 @@ impl Engine {
 
     /// Opens tables that were just installed, while there is room, so that few readers wait for an
     /// index.
-    pub(crate) fn open_ahead(&self, installed: &[Arc<SstRun>]) {
+    pub(crate) fn open_ahead(&self, installed: &[Arc<TableRun>]) {
         for run in installed {
             if self.compaction.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;

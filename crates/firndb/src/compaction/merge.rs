@@ -13,7 +13,8 @@ use super::append::GrownTable;
 use super::entries::{BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::visibility::Versions;
-use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::output::{ListTarget, OpenOutput, Written};
+use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::upper::Evicted;
 use crate::files::{FileIds, FileName, Files};
 use crate::gate::was_closed;
@@ -24,15 +25,17 @@ use crate::options::budget::Budget;
 use crate::options::tuning::BlockTuning;
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
-use crate::read::sst_run::SstRun;
+use crate::read::table_run::TableRun;
 use crate::read::state::{Part, ReadState};
 use crate::sites;
+use crate::tlsm::{ListStore, NewList};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
-use firn_base::sync::{AtomicBool, Ordering};
+use firn_base::sync::{AtomicBool, Mutex, Ordering};
 use firn_base::{FileId, Limits, Result, SeqNo};
-use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
+use firn_table::pm_skiplist::{ListCause, ListJob};
+use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::sync::Arc;
 
 /// The number of entries between two yield points.
@@ -57,6 +60,8 @@ pub(crate) struct CompactionContext {
     pub(crate) keys_bytes: usize,
     /// The profile's parameters, if it appends.
     pub(crate) appends: Option<BlockTuning>,
+    /// The lists' part of the pool, if the profile has one.
+    pub(crate) lists: Option<Arc<ListStore>>,
     pub(crate) file_ids: Arc<FileIds>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -92,6 +97,7 @@ impl CompactionContext {
             hold_bytes: budget.hold_bytes,
             keys_bytes: budget.keys_bytes,
             appends: options.appends().then(|| options.tuning.block.clone()),
+            lists: None,
             file_ids: Arc::new(FileIds::from(next_file_id)),
             stop: Arc::default(),
         }
@@ -193,6 +199,7 @@ pub(crate) struct CompactionOutput {
     pub(crate) edit: Edit,
     /// The files that were created, to be removed if the edit is not installed.
     pub(crate) created: Vec<FileId>,
+    pub(crate) lists: Vec<NewList>,
     pub(crate) grown: Vec<GrownTable>,
     /// The choice for each table of the output's level, if there was one.
     pub(crate) choices: Vec<Choice>,
@@ -241,6 +248,7 @@ pub(crate) async fn run(
     } else {
         Cause::Compaction
     };
+    let lists = list_target(plan, context)?;
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
     let reserve_percent = context.reserve_percent(around, plan.level);
     let log_id = plan.buffer.as_ref().map(|buffer| buffer.log_id);
@@ -251,9 +259,15 @@ pub(crate) async fn run(
         cuts: around.cuts.clone(),
         ..Output::new(cause, plan.reason != Reason::Flush)
     };
-    let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
+    let below = around.below(plan.level);
+    let Written {
+        metas,
+        files,
+        lists,
+    } = write_outputs(merge, snapshots, below, output, lists, context).await?;
     Ok(CompactionOutput {
-        created: metas.iter().map(|meta| meta.id).collect(),
+        created: files,
+        lists,
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit {
@@ -262,6 +276,53 @@ pub(crate) async fn run(
         },
         ..CompactionOutput::default()
     })
+}
+
+/// The making of lists, if `plan` wants them and there is room.
+fn list_target(plan: &Plan, context: &CompactionContext) -> Result<Option<ListTarget>> {
+    let Some(store) = context.lists.as_ref().filter(|_| plan.medium == Medium::Pm) else {
+        return Ok(None);
+    };
+    // A memtable takes about as much for each entry as a list.
+    let of_buffer = plan.buffer.as_ref().map(|buffer| buffer.used_bytes() as u64);
+    let (mut bytes, mut entries) = (of_buffer.map_or(0, |bytes| bytes + bytes / 8), 0);
+    for (_, run) in &plan.tables {
+        entries += run.meta.entries;
+        // The entries of a list stay where they are.
+        bytes += match (run.space(), &plan.relocate) {
+            (None, _) => run.meta.live_bytes(),
+            (Some(_), None) => 0,
+            (Some(space), Some(relocate)) => space
+                .chunks()
+                .filter(|(chunk, _)| relocate.contains(&chunk.extent().offset.get()))
+                .map(|(_, live)| live)
+                .sum(),
+        };
+    }
+    let Some(headroom) = store.promise(bytes, entries)? else {
+        return Ok(None);
+    };
+    let cause = match (&plan.buffer, &plan.relocate) {
+        (Some(_), _) => ListCause::Flush,
+        (None, Some(_)) => ListCause::Relocation,
+        (None, None) => ListCause::Compaction,
+    };
+    let job = ListJob {
+        cause,
+        level: plan.level.0 as u8,
+        log_id: plan
+            .buffer
+            .as_ref()
+            .map_or(FileId(0), |buffer| buffer.log_id),
+        previous: 0,
+        inputs: plan.tables.iter().map(|(_, run)| run.meta.id).collect(),
+    };
+    Ok(Some(ListTarget {
+        store: store.clone(),
+        headroom: Arc::new(Mutex::new(headroom)),
+        job,
+        relocate: plan.relocate.clone(),
+    }))
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -314,10 +375,10 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
         .iter()
         .map(|buffer| RunIter::Memtable(buffer.iter()))
         .collect();
-    let mut sorted: Vec<Arc<SstRun>> = Vec::new();
+    let mut sorted: Vec<Arc<TableRun>> = Vec::new();
     for (level, run) in &plan.tables {
         if level.is_zero() {
-            children.push(RunIter::Sst(Box::new(run.table()?.iter(access))));
+            children.push(RunIter::over(run, access)?);
         } else if *level == plan.level {
             sorted.push(run.clone());
         } else {
@@ -446,8 +507,8 @@ impl OverlapTracker {
     }
 }
 
-/// Writes the entries of `merge`, from its position on, that some reader needs to new tables, in
-/// key order. On failure removes them.
+/// Writes the entries of `merge`, from its position on, that some reader needs to new files, in key
+/// order. On failure removes them.
 ///
 /// # Errors
 /// The error of reading or writing.
@@ -458,29 +519,45 @@ pub(crate) async fn write_tables(
     output: Output,
     context: &CompactionContext,
 ) -> Result<Vec<TableMeta>> {
+    let written = write_outputs(merge, snapshots, below, output, None, context).await?;
+    Ok(written.metas)
+}
+
+/// As [`write_tables`], but makes lists if `lists` is given.
+///
+/// # Errors
+/// As [`write_tables`].
+pub(crate) async fn write_outputs(
+    merge: impl Entries,
+    snapshots: &[SeqNo],
+    below: OverlapTracker,
+    output: Output,
+    lists: Option<ListTarget>,
+    context: &CompactionContext,
+) -> Result<Written> {
     let mut writer = TablesWriter {
         context,
         output,
-        metas: Vec::new(),
-        created: Vec::new(),
+        lists,
+        written: Written::default(),
         open: None,
         cuts_passed: 0,
     };
-    let written = writer.write(merge, snapshots, below).await.and_then(|()| {
-        if writer.created.is_empty() {
+    let done = writer.write(merge, snapshots, below).await.and_then(|()| {
+        if writer.written.files.is_empty() {
             Ok(())
         } else {
             context.files.sync_dir(&sites::SST_NAMES_SYNC)
         }
     });
-    if let Err(error) = written {
-        for id in &writer.created {
+    if let Err(error) = done {
+        for id in &writer.written.files {
             // A file that cannot be removed now is an orphan, which the next open removes.
             let _left = context.files.remove(FileName::Table(*id));
         }
         return Err(error);
     }
-    Ok(writer.metas)
+    Ok(writer.written)
 }
 
 /// The yield points of a compaction.
@@ -514,9 +591,10 @@ impl<'a> Steps<'a> {
 struct TablesWriter<'a> {
     context: &'a CompactionContext,
     output: Output,
-    metas: Vec<TableMeta>,
-    created: Vec<FileId>,
-    open: Option<(FileId, SstWriter)>,
+    /// The making of lists; `None` if the output is files.
+    lists: Option<ListTarget>,
+    written: Written,
+    open: Option<OpenOutput>,
     /// The number of cuts at or before the last key.
     cuts_passed: usize,
 }
@@ -544,9 +622,12 @@ impl TablesWriter<'_> {
                     self.end_table()?;
                     below.begin_at(key);
                 }
-                // Only now, because a version that is dropped need not be read.
-                merge.load()?;
-                self.table()?.add(merge.key(), merge.tag(), merge.value())?;
+                if !self.link(&merge)? {
+                    // Only now, because a version that is dropped need not be read.
+                    merge.load()?;
+                    let (key, tag) = (merge.key(), merge.tag());
+                    self.table()?.add(key, tag, merge.value())?;
+                }
             }
             merge.next()?;
             steps.step().await?;
@@ -566,7 +647,7 @@ impl TablesWriter<'_> {
 
     /// True if the open table must end before `key`. Never between two versions of one key.
     fn is_due(&self, key: &[u8], below: &OverlapTracker) -> bool {
-        let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else {
+        let Some(writer) = self.open.as_ref().filter(|_| self.output.split) else {
             return false;
         };
         let limits = &self.context.limits;
@@ -577,42 +658,40 @@ impl TablesWriter<'_> {
         (full || wide) && writer.entries() > 0 && writer.last_key() != key
     }
 
-    fn table(&mut self) -> Result<&mut SstWriter> {
+    /// Links the current entry of `merge` if it is in persistent memory and the output is, too.
+    /// Returns false if it must be copied.
+    fn link(&mut self, merge: &impl Entries) -> Result<bool> {
+        if self.lists.is_none() {
+            return Ok(false);
+        }
+        let Some(entry) = merge.linked() else {
+            return Ok(false);
+        };
+        self.table()?;
+        match (&mut self.open, &self.lists) {
+            (Some(open), Some(lists)) => open.link(merge.key(), merge.tag(), &entry, lists),
+            _ => Ok(false),
+        }
+    }
+
+    fn table(&mut self) -> Result<&mut OpenOutput> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => {
-                let context = self.context;
-                let id = context.file_ids.take();
-                let file = context.files.create_table(id, context.direct)?;
-                self.created.push(id);
-                let options = SstOptions {
-                    filter_reserve_percent: self.output.reserve_percent,
-                    owner: TableOwner {
-                        log_id: self.output.log_id,
-                        ..context.sst.owner
-                    },
-                    ..context.sst.clone()
-                };
-                (
-                    id,
-                    SstWriter::new(
-                        file,
-                        FileId(id.0),
-                        options,
-                        context.counters.clone(),
-                        self.output.cause,
-                    ),
-                )
-            }
+            None => OpenOutput::begin(
+                self.context,
+                &self.output,
+                self.lists.as_ref(),
+                &mut self.written,
+            )?,
         };
-        Ok(&mut self.open.insert(open).1)
+        Ok(self.open.insert(open))
     }
 
     fn end_table(&mut self) -> Result<()> {
-        if let Some((id, writer)) = self.open.take() {
-            self.metas.push(TableMeta::new(id, writer.finish()?));
+        match self.open.take() {
+            Some(open) => open.finish(self.lists.as_ref(), &mut self.written),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod directory;
 mod finish;
+mod lists;
 mod logs;
 mod trees;
 mod unnamed;
@@ -31,7 +32,8 @@ use crate::manifest::{self, FORMAT_VERSION, TABLES_HAVE_HEADERS, TableMeta, Vers
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
-use crate::read::sst_run::{TableCache, TableCacheBounds};
+use crate::read::table_run::{TableCache, TableCacheBounds};
+use crate::tlsm::NewList;
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -64,6 +66,8 @@ struct Recovery {
     kept: Vec<Arc<Memtable>>,
     buffer: Option<Arc<Memtable>>,
     recovered: Vec<TableMeta>,
+    /// Those of them that are lists.
+    recovered_lists: Vec<NewList>,
     last_seqno: SeqNo,
     /// Level 0, in profile `lab`.
     trees: Option<Trees>,
@@ -120,6 +124,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Engine>> {
     options.tuning.block.check()?;
     options.tuning.lab.check()?;
+    options.tuning.tlsm.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options
@@ -196,6 +201,7 @@ fn open_directory(
         kept: Vec::new(),
         buffer: None,
         recovered: Vec::new(),
+        recovered_lists: Vec::new(),
         trees: None,
         replaying: Replaying::default(),
         spilled: None,
@@ -203,6 +209,8 @@ fn open_directory(
     recovery.step("manifest");
     recovery.open_pool()?;
     recovery.step("pool");
+    recovery.open_lists()?;
+    recovery.step("lists");
     recovery.open_trees()?;
     recovery.step("trees");
     recovery.check_tables()?;
@@ -265,15 +273,16 @@ impl Recovery {
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let has_trees = self.options.profile == Profile::Lab;
-        let is_needed = paired > 0 && (has_trees || self.version.log_ends_in_pool());
-        let part = if has_trees {
-            "level 0 of this database"
-        } else {
-            "the end of this database's log"
+        let has_lists = self.version.tables().any(|table| table.list.is_some());
+        let is_needed = paired > 0 && (has_trees || has_lists || self.version.log_ends_in_pool());
+        let part = match (has_trees, has_lists) {
+            (true, _) => "level 0 of this database",
+            (false, true) => "a part of this database's tables",
+            (false, false) => "the end of this database's log",
         };
         let Some(config) = &self.options.pm else {
             if is_needed {
-                let otherwise = if has_trees {
+                let otherwise = if has_trees || has_lists {
                     "if it is lost, run `firn repair`"
                 } else {
                     "after a clean close it opens without"
@@ -324,11 +333,8 @@ impl Recovery {
             );
             return Err(Error::corruption(place, 0, expected));
         }
-        // The pool's own open has claimed the extents that its roots name, and the manifest names
-        // none, so the rest is free.
-        if !self.read_only {
-            pool.finish_recovery()?;
-        }
+        // The pool's own open has claimed the extents that its roots name. What the manifest names
+        // is claimed next.
         self.pm = Some(pool);
         Ok(())
     }
@@ -336,7 +342,8 @@ impl Recovery {
     /// Checks that each table that the manifest names exists in full, and sets the next file id.
     fn check_tables(&mut self) -> Result<()> {
         let mut ids = self.version.next_file_id;
-        for table in self.version.tables() {
+        let files = self.version.tables().filter(|table| table.list.is_none());
+        for table in files {
             let path = self.files.path_of(FileName::Table(table.id));
             let len =
                 self.files

@@ -3,7 +3,10 @@
 use crate::engine::Engine;
 use crate::files::FileName;
 use crate::manifest::TableMeta;
+use crate::read::table::Table;
+use crate::read::table_run::TableRun;
 use firn_base::{Error, ErrorKind, Result};
+use firn_table::pm_skiplist;
 use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
@@ -57,9 +60,19 @@ impl Engine {
         for (level, run) in state.tables() {
             self.calls.check()?;
             let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
+            if run.meta.list.is_some() {
+                match self.examine_list(run, &mut report) {
+                    Err(error) if error.kind() == ErrorKind::Corruption => found(Damage {
+                        error,
+                        keys: keys(),
+                    })?,
+                    other => other?,
+                }
+                continue;
+            }
             // Footer, index and filter are read from the media, too, through the open file, because
             // a concurrent writer may have removed its name.
-            let table = match run.table().and_then(|table| table.reopen()) {
+            let table = match run.table().and_then(|table| table.sst()?.reopen()) {
                 Ok(table) => Arc::new(table),
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     found(Damage {
@@ -130,6 +143,19 @@ impl Engine {
         Ok(report)
     }
 
+    /// Reads a list of persistent memory.
+    fn examine_list(&self, run: &Arc<TableRun>, report: &mut VerifyReport) -> Result<()> {
+        let table = run.table()?;
+        let Table::List(list) = &*table else {
+            return Ok(());
+        };
+        let checked = pm_skiplist::verify(list)?;
+        report.tables += 1;
+        report.entries += checked.entries;
+        report.bytes += checked.entry_bytes;
+        Ok(())
+    }
+
     /// Checks the memory that a writing process may change in place.
     fn examine_pool(&self, report: &mut VerifyReport) -> Vec<Result<()>> {
         let state = self.state.load_full();
@@ -176,7 +202,7 @@ fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
 #[cfg(not(shuttle))]
 mod tests {
     use crate::manifest::{Level, PartId, TableMeta};
-    use crate::read::sst_run::SstRun;
+    use crate::read::table_run::TableRun;
     use crate::read::state::{LevelRuns, Part};
     use crate::{Db, ErrorKind, Options};
     use firn_base::SeqNo;
@@ -196,7 +222,7 @@ mod tests {
             engine.state.rcu(|state| {
                 let part = &state.parts[0];
                 let mut levels = part.levels.clone();
-                let run = SstRun::new(Arc::new(meta.clone()), engine.tables.clone());
+                let run = TableRun::new(Arc::new(meta.clone()), engine.tables.clone());
                 let level0 = LevelRuns::new(false, vec![Arc::new(run)]);
                 *levels.get_or_add(Level::ZERO) = Arc::new(level0);
                 state.with_part(

@@ -9,6 +9,8 @@ pub struct Tuning {
     pub block: BlockTuning,
     /// Parameters of profile `lab`.
     pub lab: LabTuning,
+    /// Parameters of profile `tlsm`.
+    pub tlsm: TlsmTuning,
 }
 
 /// Parameters of level 0 in persistent memory, in profile `lab` (LAB-DB, 3.2).
@@ -131,6 +133,94 @@ impl LabTuning {
             .unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 8)
     }
 }
+
+/// The tables that are in persistent memory, in profile `tlsm` (TLSM, IV-D).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tiering {
+    /// All of them. A write that finds no room there fails.
+    None,
+    /// Those of level 0 to this one, as far as there is room.
+    Leveled(usize),
+    /// All, as far as there is room; then tables leave for the SSD, those of the deepest level first.
+    #[default]
+    Lru,
+}
+
+/// The table that leaves persistent memory first, among those of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsmVictim {
+    /// The one that was written first.
+    #[default]
+    Oldest,
+    /// The one that was read least recently.
+    LeastUsed,
+}
+
+/// Parameters of lists in persistent memory, in profile `tlsm`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TlsmTuning {
+    /// The tables that are in persistent memory. Default: as many as there is room for.
+    pub tiering: Tiering,
+    /// The table that leaves first. Default: the oldest.
+    pub victim: TlsmVictim,
+    /// Bytes for lists. Default: the pool without the log's buffer.
+    pub capacity_bytes: Option<u64>,
+    /// The unit of allocation, in bytes: a power of two, 4 KiB to 1 MiB. Default: 1/65,536 of the
+    /// pool, at least 64 KiB.
+    pub unit_bytes: Option<u64>,
+    /// The used share of the capacity from which tables leave for the SSD, 0.1 to 0.95. Default:
+    /// 0.8.
+    pub evict_share: f64,
+    /// Garbage per live byte of entries from which entries are moved out of chunks that are mostly
+    /// garbage, 0.05 to 10. Default: 0.25.
+    pub garbage_share_max: f64,
+    /// The live share of a chunk up to which its entries are moved, 0 to 1. Default: 0.5.
+    pub relocate_live_max: f64,
+}
+
+impl Default for TlsmTuning {
+    fn default() -> Self {
+        Self {
+            tiering: Tiering::default(),
+            victim: TlsmVictim::default(),
+            capacity_bytes: None,
+            unit_bytes: None,
+            evict_share: 0.8,
+            garbage_share_max: 0.25,
+            relocate_live_max: 0.5,
+        }
+    }
+}
+
+impl TlsmTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        within("tlsm.evict_share", self.evict_share, 0.1, 0.95)?;
+        within("tlsm.garbage_share_max", self.garbage_share_max, 0.05, 10.0)?;
+        within("tlsm.relocate_live_max", self.relocate_live_max, 0.0, 1.0)?;
+        if let Tiering::Leveled(level) = self.tiering {
+            within("tlsm.tiering's level", level as f64, 0.0, 64.0)?;
+        }
+        let unit = self.unit_bytes.unwrap_or(UNIT_BYTES_MAX);
+        match unit.is_power_of_two() && (4096..=UNIT_BYTES_MAX).contains(&unit) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "tuning.tlsm.unit_bytes is {unit}; it must be a power of two from 4,096 to {UNIT_BYTES_MAX}"
+            ))),
+        }
+    }
+
+    /// The unit of allocation in a pool of `pool_bytes`.
+    pub(crate) fn unit_bytes_in(&self, pool_bytes: u64) -> u64 {
+        let share = (pool_bytes >> 16).next_power_of_two();
+        self.unit_bytes
+            .unwrap_or(share.clamp(64 << 10, UNIT_BYTES_MAX))
+    }
+}
+
+/// The largest unit of allocation of lists.
+const UNIT_BYTES_MAX: u64 = 1 << 20;
 
 /// A parameter with one value for middle levels and one for the last level, which holds most of the
 /// data.

@@ -20,7 +20,7 @@ use super::*;
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
 use crate::manifest::{Edit, Level, PartId, TableMeta, Version};
 use crate::options::tuning::Tuning;
-use crate::read::sst_run::{SstRun, TableCache};
+use crate::read::table_run::{TableRun, TableCache};
 use crate::read::state::ReadState;
 use firn_base::{FileId, Limits, SeqNo};
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ impl Case {
         )
     }
 
-    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a SstRun) {
+    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a TableRun) {
         let found = state
             .tables()
             .find(|(_, run)| self.names[&run.meta.id] == name);

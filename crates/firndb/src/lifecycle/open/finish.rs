@@ -19,6 +19,7 @@ use crate::options::Profile;
 use crate::read::row_cache::RowCache;
 use crate::read::state::ReadState;
 use crate::sites;
+use crate::tlsm::NewList;
 use crate::upper::Upper;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
@@ -172,7 +173,7 @@ impl Recovery {
 
     /// The log's buffer in the pool, and the name of the log in statistics.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
-        let half_bytes = self.options.limits.pm_log_buffer_bytes;
+        let half_bytes = self.log_half_bytes();
         let Some(pool) = self.pm.as_ref().filter(|_| half_bytes > 0) else {
             return Ok((None, "file".to_owned()));
         };
@@ -232,13 +233,18 @@ impl Recovery {
             )
         })?;
         let bytes_max = self.options.limits.manifest_bytes;
-        ManifestWriter::create(
+        let manifest = ManifestWriter::create(
             self.files.clone(),
             self.counters.clone(),
             manifest_id,
             version,
             bytes_max,
-        )
+        )?;
+        let lists = std::mem::take(&mut self.recovered_lists);
+        for (space, totals) in lists.into_iter().filter_map(NewList::take) {
+            self.tables.add_list(space, totals);
+        }
+        Ok(manifest)
     }
 
     /// Removes files that the manifest does not name. A failure does not fail the open.

@@ -7,7 +7,7 @@
 //! can be mistaken for a continuation of a torn one.
 
 use super::Recovery;
-use crate::compaction::{Output, OverlapTracker, write_tables};
+use crate::compaction::{ListTarget, Output, OverlapTracker, Written, write_outputs};
 use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, Level, LogState};
@@ -345,6 +345,10 @@ impl Recovery {
         self.write_recovered(MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?)
     }
 
+    fn buffer_bytes(&self) -> u64 {
+        self.budget.write_buffer_bytes as u64
+    }
+
     /// Writes `entries` to tables of level 0.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
         let output = Output {
@@ -354,13 +358,21 @@ impl Recovery {
         };
         let below =
             OverlapTracker::new(Level::ZERO, self.version.levels.below(Level::ZERO).to_vec());
-        self.recovered.extend(block_on(write_tables(
+        let lists = match &self.compaction.lists {
+            Some(store) => ListTarget::recovered(store, self.replaying.log_id, self.buffer_bytes())?,
+            None => None,
+        };
+        let work = write_outputs(
             entries,
             &[SeqNo::MAX],
             below,
             output,
+            lists,
             &self.compaction,
-        ))?);
+        );
+        let Written { metas, lists, .. } = block_on(work)?;
+        self.recovered.extend(metas);
+        self.recovered_lists.extend(lists);
         Ok(())
     }
 }

@@ -1,0 +1,9 @@
+//! Tables in persistent memory, profile `tlsm` (TLSM, IEEE Access 2020). The format and the readers
+//! of a list are in `firn-table`; the policy is `compaction/picker/tiering.rs`.
+
+mod stats;
+mod store;
+
+pub use stats::TlsmStats;
+pub(crate) use stats::ListCounters;
+pub(crate) use store::{ListFacts, ListStore, NewList};

@@ -1,0 +1,185 @@
+//! The part of the pool that lists may take.
+//!
+//! 1. Everything that lists have in the pool belongs to one of two owners: nodes (`Skiplist`) or
+//!    chunks of entries (`Payload`).
+//! 2. Space is promised before a job writes, so it does not run out halfway. What a failed job wrote
+//!    is freed at once, and what a crash left is free at the next open, because nothing names it.
+
+use super::stats::ListCounters;
+use crate::options::tuning::{Tiering, TlsmTuning};
+use firn_base::sync::Mutex;
+use firn_base::{Error, ErrorKind, FileId, Result};
+use firn_pm::{Headroom, Owner, Pool};
+use firn_table::pm_skiplist::{ListJob, ListOptions, ListSpace, ListTotals, ListWriter};
+use std::sync::Arc;
+
+/// Bytes of a list beside each entry and its key and value: a node, its share of refs and filter,
+/// the entry's head and padding.
+const BESIDE_ENTRY: u64 = 48;
+
+/// The lists' part of the pool.
+pub(crate) struct ListStore {
+    pool: Arc<Pool>,
+    tuning: TlsmTuning,
+    unit_bytes: u64,
+    capacity_bytes: u64,
+    filter_bits: u32,
+    pub(crate) counters: ListCounters,
+}
+
+/// The facts about the lists' part of the pool that a picker needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ListFacts {
+    pub(crate) tuning: TlsmTuning,
+    pub(crate) capacity_bytes: u64,
+    /// Bytes of nodes.
+    pub(crate) node_bytes: u64,
+    /// Bytes of chunks.
+    pub(crate) chunk_bytes: u64,
+}
+
+impl ListFacts {
+    /// The used share of the capacity.
+    pub(crate) fn used_share(&self) -> f64 {
+        (self.node_bytes + self.chunk_bytes) as f64 / self.capacity_bytes.max(1) as f64
+    }
+
+    /// True if `bytes` more leave the used share at `share` or less.
+    pub(crate) fn has_room(&self, bytes: u64, share: f64) -> bool {
+        let used = self.node_bytes + self.chunk_bytes + bytes;
+        used as f64 <= self.capacity_bytes as f64 * share
+    }
+}
+
+impl ListStore {
+    /// The part of `pool` that lists may take beside `other_bytes` of other owners.
+    ///
+    /// # Errors
+    /// `Invalid` if it has no room for one write buffer of `buffer_bytes`.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        tuning: &TlsmTuning,
+        filter_bits: u32,
+        other_bytes: u64,
+        buffer_bytes: u64,
+    ) -> Result<ListStore> {
+        let unit_bytes = tuning.unit_bytes_in(pool.size_bytes());
+        let room = pool.size_bytes().saturating_sub(other_bytes);
+        let capacity_bytes = tuning.capacity_bytes.map_or(room, |most| most.min(room));
+        let least = buffer_bytes + 4 * unit_bytes;
+        if capacity_bytes < least {
+            return Err(Error::invalid(format!(
+                "{capacity_bytes} bytes of persistent memory for lists are less than one write buffer ({least} \
+                 with its nodes); raise pm.size, or lower write_buffer_bytes"
+            )));
+        }
+        Ok(ListStore {
+            pool,
+            tuning: tuning.clone(),
+            unit_bytes,
+            capacity_bytes,
+            filter_bits,
+            counters: ListCounters::default(),
+        })
+    }
+
+    /// What a picker needs to know.
+    pub(crate) fn facts(&self) -> ListFacts {
+        let usage = self.pool.usage();
+        ListFacts {
+            tuning: self.tuning.clone(),
+            capacity_bytes: self.capacity_bytes,
+            node_bytes: usage.live(Owner::Skiplist),
+            chunk_bytes: usage.live(Owner::Payload),
+        }
+    }
+
+    /// Promises room for a list of `entries` with `bytes` of keys and values, of which none is in
+    /// persistent memory yet. `None` if there is no room and the list may be a file instead.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    pub(crate) fn promise(&self, bytes: u64, entries: u64) -> Result<Option<Headroom>> {
+        // The last segment, the last chunk and the filter are rarely full.
+        let wanted = bytes + entries * BESIDE_ENTRY + 4 * self.unit_bytes;
+        let has_room = self.facts().has_room(wanted, 1.0);
+        let promised = match has_room {
+            true => self.pool.reserve(wanted),
+            false => Err(Error::new(
+                ErrorKind::NoSpace,
+                format!("{wanted} bytes for a list do not fit"),
+            )),
+        };
+        match promised {
+            Ok(headroom) => Ok(Some(headroom)),
+            Err(error) if error.kind() == ErrorKind::NoSpace => match self.tuning.tiering {
+                Tiering::None => Err(error.context(
+                    "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
+                     something, raise pm.size, or choose another tiering",
+                )),
+                Tiering::Leveled(_) | Tiering::Lru => {
+                    self.counters.spilled.add(1);
+                    Ok(None)
+                }
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A writer of the list `id`, which allocates from `headroom` while that lasts.
+    pub(crate) fn writer(
+        &self,
+        id: FileId,
+        job: ListJob,
+        headroom: Option<Arc<Mutex<Headroom>>>,
+    ) -> ListWriter {
+        let options = ListOptions {
+            id,
+            unit_bytes: self.unit_bytes,
+            filter_bits: self.filter_bits,
+            job,
+        };
+        ListWriter::new(self.pool.clone(), options, headroom)
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+impl std::fmt::Debug for ListStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ListStore({:?})", self.facts())
+    }
+}
+
+/// A list that is not part of a state yet. Dropping it frees its space.
+#[derive(Debug)]
+pub(crate) struct NewList(Option<(ListSpace, ListTotals)>);
+
+impl NewList {
+    pub(crate) fn new(space: ListSpace, totals: ListTotals) -> NewList {
+        NewList(Some((space, totals)))
+    }
+
+    /// Gives up the list to a state.
+    pub(crate) fn take(mut self) -> Option<(ListSpace, ListTotals)> {
+        self.0.take()
+    }
+
+    /// Leaves the space taken, because a record that names the list may turn out to be durable.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewList {
+    fn drop(&mut self) {
+        if let Some((space, _)) = self.0.take()
+            && let Err(error) = space.release()
+        {
+            // The next open frees it.
+            tracing::warn!(%error, "the space of a list that was not installed stays taken");
+        }
+    }
+}
