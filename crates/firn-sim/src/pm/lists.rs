@@ -485,11 +485,9 @@ impl Structure for Lists {
         let anchored = match anchor {
             None => None,
             Some(offset) => {
-                let place = ListPlace {
-                    first: Extent::new(offset, UNIT),
-                };
                 let gone = || Error::corruption("a list", offset, "an unfinished list");
-                let (id, _) = peek(&pool, place)?.ok_or_else(gone)?;
+                let at = Extent::new(offset, UNIT).offset;
+                let (id, place, _) = peek(&pool, at)?.ok_or_else(gone)?;
                 Some(claim_anchored(&pool, id, place, &mut chunks)?)
             }
         };

@@ -6,7 +6,7 @@ use crate::contents::read_all;
 use crate::machine::{Machine, fingerprint};
 use crate::model::{Death, History, Map};
 use crate::session::Session;
-use crate::setup::{KINDS, Setup};
+use crate::setup::{Setup, kind};
 use crate::suites::start::Start;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
@@ -96,7 +96,7 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
 /// files set aside stay there. The contents of a leaf come back from the logs.
 pub(crate) fn repair_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
+    let (profile, pool) = kind(&mut random);
     let setup = Setup {
         profile,
         pool,

@@ -4,7 +4,8 @@
 //! ```text
 //! segment  head (64 bytes) | job | node ... | ref ... | end, in an extent of the list's unit
 //! head     magic: u64 | CRC-32C: u32 | number in the list: u32 | list: u64 | nodes: u32
-//!          | refs: u32 | job bytes: u32 | prefix bytes: u16 | is last: u16 | next: u64
+//!          | refs: u32 | job bytes: u32 | prefix bytes: u16 | is last: u8
+//!          | length of the segment's extent: u8, the binary logarithm of its granules | next: u64
 //!          | 0: 16 bytes
 //! job      of the first segment: cause: u8 | level: u8 | 0: u16 | inputs: u32 | log: u64
 //!          | previous output: u64 | input: u64 ...
@@ -28,6 +29,7 @@ use crate::sites;
 use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::coding::{Reader, get_u64};
 use firn_base::{FileId, SeqNo, Tag};
+use firn_pm::GRANULE_BYTES;
 
 /// `firnlist` as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"firnlist");
@@ -38,6 +40,8 @@ pub(super) const NODE_BYTES: usize = 16;
 pub(super) const REF_BYTES: usize = 16;
 pub(super) const END_BYTES: usize = 56;
 const JOB_BYTES: usize = 24;
+/// The longest segment: 1 GiB.
+const GRANULES_LOG2_MAX: u8 = 18;
 /// The most inputs that a job names.
 const INPUTS_MAX: u32 = 1 << 16;
 /// The value of `next` in a list's last segment. No extent has this offset.
@@ -144,9 +148,16 @@ pub(super) struct Head {
     pub(super) job_bytes: u32,
     pub(super) prefix_bytes: u16,
     pub(super) is_last: bool,
+    /// The length of the segment's extent: the binary logarithm of its granules.
+    pub(super) granules_log2: u8,
 }
 
 impl Head {
+    /// Bytes of the segment's extent.
+    pub(super) fn extent_bytes(&self) -> u64 {
+        GRANULE_BYTES << self.granules_log2
+    }
+
     /// Bytes of the segment that are in use.
     pub(super) fn used_bytes(&self) -> u64 {
         self.refs_at() + u64::from(self.refs) * REF_BYTES as u64 + self.end_bytes()
@@ -176,7 +187,8 @@ impl Head {
         segment[28..32].copy_from_slice(&self.refs.to_le_bytes());
         segment[32..36].copy_from_slice(&self.job_bytes.to_le_bytes());
         segment[36..38].copy_from_slice(&self.prefix_bytes.to_le_bytes());
-        segment[38..40].copy_from_slice(&u16::from(self.is_last).to_le_bytes());
+        segment[38] = u8::from(self.is_last);
+        segment[39] = self.granules_log2;
         segment[NEXT_AT as usize..HEAD_BYTES].fill(0);
         let crc = checksum(segment, uuid, self.list, offset);
         segment[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -191,10 +203,12 @@ impl Head {
         let number = reader.u32()?;
         let list = FileId(reader.u64()?);
         let (nodes, refs, job_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        let (prefix_bytes, is_last) = (reader.u16()?, reader.u16()?);
+        let (prefix_bytes, is_last, granules_log2) = (reader.u16()?, reader.u8()?, reader.u8()?);
         // A list that was continued may have nothing more to say.
         let has_nodes = nodes > 0 || (is_last == 1 && number > 0);
-        let is_sound = is_head && is_last <= 1 && has_nodes && (number == 0) == (job_bytes > 0);
+        let is_first = (number == 0) == (job_bytes > 0);
+        let is_sound = is_head && is_last <= 1 && has_nodes && is_first;
+        let is_sound = is_sound && granules_log2 <= GRANULES_LOG2_MAX;
         is_sound.then_some(Head {
             number,
             list,
@@ -203,6 +217,7 @@ impl Head {
             job_bytes,
             prefix_bytes,
             is_last: is_last == 1,
+            granules_log2,
         })
     }
 

@@ -10,7 +10,7 @@ use super::space::{Chunk, ListPlace, ListSpace, Segment};
 use firn_base::coding::{Reader, get_u64};
 use firn_base::{Error, FileId, Result};
 use super::write::store_next;
-use firn_pm::{Extent, Fenced, Owner, Pool};
+use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, PmOffset, Pool};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -108,18 +108,39 @@ pub fn claim(
     complete(found, Pool::claim)
 }
 
-/// The list whose first segment is at `place`, and its job; `None` if no such list is there.
+/// The list whose first segment is at `offset`, its place and its job; `None` if no list is there.
 ///
 /// # Errors
-/// `Corruption` if `place` is outside the pool.
-pub fn peek(pool: &Pool, place: ListPlace) -> Result<Option<(FileId, ListJob)>> {
+/// `Corruption` if `offset` is outside the pool.
+pub fn peek(pool: &Pool, offset: PmOffset) -> Result<Option<(FileId, ListPlace, ListJob)>> {
     let mut head = [0; HEAD_BYTES];
-    pool.read(place.first.offset, &mut head)?;
-    let Some(head) = Head::peek(&head) else { return Ok(None) };
-    let Ok(first) = read_segment(pool, head.list, 0, place.first) else {
+    pool.read(offset, &mut head)?;
+    let Some(head) = Head::peek(&head) else {
         return Ok(None);
     };
-    Ok(job_of(&first).map(|job| (head.list, job)))
+    let first = Extent::new(offset.get(), head.extent_bytes());
+    let fits = first.end().is_some_and(|end| end <= pool.size_bytes());
+    let read = fits.then(|| read_segment(pool, head.list, 0, first));
+    let job = read.and_then(|read| job_of(&read.ok()?));
+    Ok(job.map(|job| (head.list, ListPlace { first }, job)))
+}
+
+/// The places of all complete lists whose first segments are whole, newest first. For a pool whose
+/// manifest is lost: lists that were replaced may be among them.
+///
+/// # Errors
+/// The error of reading the pool.
+pub fn find_lists(pool: &Pool) -> Result<Vec<(FileId, ListPlace)>> {
+    let mut found = Vec::new();
+    let mut at = GRANULE_BYTES;
+    while at < pool.size_bytes() {
+        if let Some((id, place, _)) = peek(pool, Extent::new(at, GRANULE_BYTES).offset)? {
+            found.push((id, place));
+        }
+        at += GRANULE_BYTES;
+    }
+    found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+    Ok(found)
 }
 
 /// Claims what an anchor leads to. REQUIRES: every list that the manifest names was claimed, and
@@ -253,7 +274,7 @@ fn read_segment(pool: &Pool, id: FileId, number: u32, extent: Extent) -> Result<
     pool.read(extent.offset, &mut head_bytes)?;
     let head = Head::peek(&head_bytes)
         .filter(|head| head.list == id && head.number == number)
-        .filter(|head| head.used_bytes() <= extent.len)
+        .filter(|head| head.used_bytes() <= extent.len && head.extent_bytes() == extent.len)
         .ok_or_else(is_its)?;
     let mut bytes = vec![0; head.used_bytes() as usize];
     pool.read(extent.offset, &mut bytes)?;

@@ -4,7 +4,7 @@ use super::iter::ListIter;
 use super::read::List;
 use crate::sst::hash;
 use firn_base::key::{Kind, compare};
-use firn_base::{Error, Result, Tag};
+use firn_base::{Error, ErrorKind, Result, Tag};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,4 +62,29 @@ pub fn verify(list: &Arc<List>) -> Result<ListReport> {
         return wrong("the sums of the list");
     }
     Ok(report)
+}
+
+/// Passes every entry that is whole to `keep`, in order. Returns the number of the others.
+///
+/// # Errors
+/// The error that `keep` returns.
+pub fn salvage(
+    list: &List,
+    mut keep: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>,
+) -> Result<u64> {
+    let (mut lost, mut key) = (0, Vec::new());
+    let mut at = list.first();
+    while let Some(here) = at {
+        let read = list.entry(here, &mut key).and_then(|found| {
+            let value = list.value(&found, &key)?;
+            Ok((found.head.tag, value))
+        });
+        match read {
+            Ok((tag, value)) => keep(&key, tag, &value)?,
+            Err(error) if error.kind() == ErrorKind::Corruption => lost += 1,
+            Err(error) => return Err(error),
+        }
+        at = list.after(here);
+    }
+    Ok(lost)
 }

@@ -118,6 +118,8 @@ pub struct ListWriter {
 /// The entry after which a list is continued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumePoint {
+    /// The key of the first entry.
+    pub first: Vec<u8>,
     /// The key of the last entry that is there.
     pub key: Vec<u8>,
     /// Its tag.
@@ -456,6 +458,7 @@ impl ListWriter {
             job_bytes: job.len() as u32,
             prefix_bytes: shared as u16,
             is_last,
+            granules_log2: (extent.len / GRANULE_BYTES).ilog2() as u8,
         };
         let mut bytes = vec![0; HEAD_BYTES];
         bytes.reserve(head.used_bytes() as usize);
@@ -548,6 +551,7 @@ struct Written {
 impl Written {
     fn read(space: &Arc<ListSpace>, has_filter: bool) -> Result<Written> {
         let (mut written, mut key, mut last) = (Written::default(), Vec::new(), None);
+        let mut first = Vec::new();
         let list = List::open(space.clone(), ListTotals::default())?;
         let mut iter = ListIter::new(Arc::new(list));
         iter.first()?;
@@ -558,12 +562,15 @@ impl Written {
             if has_filter {
                 written.hashes.push(hash(iter.key()));
             }
+            if last.is_none() {
+                first.extend_from_slice(iter.key());
+            }
             last = Some(iter.tag());
             key.clear();
             key.extend_from_slice(iter.key());
             iter.next()?;
         }
-        written.last = last.map(|tag| ResumePoint { key, tag });
+        written.last = last.map(|tag| ResumePoint { first, key, tag });
         Ok(written)
     }
 }

@@ -13,6 +13,7 @@ mod interleave;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod lab_tests;
+mod cut;
 mod loans;
 mod manual;
 mod obsolete;
@@ -37,7 +38,7 @@ use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::table_run::TableRun;
 use crate::read::state::ReadState;
-use crate::tlsm::ListFacts;
+use crate::tlsm::{CutJob, ListFacts};
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -62,6 +63,8 @@ pub(crate) struct Jobs {
     /// Items that newer views of level 0 do not have.
     pub(crate) releases: Releases,
     loans: Loans,
+    /// Compactions that a crash cut short.
+    pub(crate) cut: Mutex<Vec<Arc<Mutex<Option<CutJob>>>>>,
     /// Compactions whose sub-tasks any worker may run.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) rate_limiter: RateLimiter,
@@ -99,6 +102,7 @@ impl Jobs {
             obsolete: ObsoleteFiles::default(),
             releases: Releases::default(),
             loans: Loans::default(),
+            cut: Mutex::default(),
             shared: Mutex::default(),
             rate_limiter,
             progress: Default::default(),
@@ -185,6 +189,7 @@ impl Engine {
         }
         let state = self.state.load_full();
         jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        self.discard_cut(&state, &jobs);
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
             // The failed job is no longer wanted (a compaction for reads, or a user's), so nothing
@@ -222,7 +227,10 @@ impl Engine {
             idle: self.jobs.rate_limiter.is_idle(),
         };
         match compactions && !jobs.manual && self.jobs.rate_limiter.may_begin() {
-            true => picker::pick(state, &facts),
+            // First what a crash cut short, because another job would take its inputs.
+            true => self
+                .pick_cut(state, jobs)
+                .or_else(|| picker::pick(state, &facts)),
             // Even if other work is due.
             false => picker::pick_flush(state, &facts),
         }
@@ -254,6 +262,9 @@ impl Engine {
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
+        if let Some(resume) = &plan.resume {
+            self.jobs.cut.lock().retain(|cut| !Arc::ptr_eq(cut, resume));
+        }
         // No flush may begin while borders change, because its output ends at those that it knows.
         jobs.flushing |= plan.reason == Reason::Flush || plan.how == How::Border;
         jobs.compacting += usize::from(plan.reason != Reason::Flush);

@@ -40,6 +40,7 @@ impl Engine {
             mut edit,
             created,
             lists,
+            anchor,
             grown,
             choices,
             evicted,
@@ -78,6 +79,8 @@ impl Engine {
         for (space, totals) in lists.into_iter().filter_map(NewList::take) {
             self.tables.add_list(space, totals);
         }
+        // The manifest names the lists now, so their anchor is stale.
+        drop(anchor);
         let version = manifest.version();
         self.swap_tables(version, plan, &added);
         drop(manifest);

@@ -28,12 +28,13 @@ use crate::read::run_iter::{LevelIter, RunIter};
 use crate::read::table_run::TableRun;
 use crate::read::state::{Part, ReadState};
 use crate::sites;
-use crate::tlsm::{ListStore, NewList};
+use crate::tlsm::{Anchor, ListStore, NewList};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
-use firn_base::sync::{AtomicBool, Mutex, Ordering};
-use firn_base::{FileId, Limits, Result, SeqNo};
+use firn_base::sync::{AtomicBool, Ordering};
+use firn_base::key::compare;
+use firn_base::{FileId, Limits, Result, SeqNo, Tag};
 use firn_table::pm_skiplist::{ListCause, ListJob};
 use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::sync::Arc;
@@ -200,6 +201,8 @@ pub(crate) struct CompactionOutput {
     /// The files that were created, to be removed if the edit is not installed.
     pub(crate) created: Vec<FileId>,
     pub(crate) lists: Vec<NewList>,
+    /// The anchor of the lists, to be cleared when they are installed or gone.
+    pub(crate) anchor: Option<Anchor>,
     pub(crate) grown: Vec<GrownTable>,
     /// The choice for each table of the output's level, if there was one.
     pub(crate) choices: Vec<Choice>,
@@ -249,7 +252,11 @@ pub(crate) async fn run(
         Cause::Compaction
     };
     let lists = list_target(plan, context)?;
-    let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    let mut merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    if let Some((key, _)) = lists.as_ref().and_then(ListTarget::through) {
+        // Its versions are judged again from the first one on.
+        merge.seek(key, Tag::seek(SeqNo::MAX))?;
+    }
     let reserve_percent = context.reserve_percent(around, plan.level);
     let log_id = plan.buffer.as_ref().map(|buffer| buffer.log_id);
     let log_id = log_id.unwrap_or_default();
@@ -264,10 +271,12 @@ pub(crate) async fn run(
         metas,
         files,
         lists,
+        anchor,
     } = write_outputs(merge, snapshots, below, output, lists, context).await?;
     Ok(CompactionOutput {
         created: files,
         lists,
+        anchor,
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit {
@@ -317,12 +326,12 @@ fn list_target(plan: &Plan, context: &CompactionContext) -> Result<Option<ListTa
         previous: 0,
         inputs: plan.tables.iter().map(|(_, run)| run.meta.id).collect(),
     };
-    Ok(Some(ListTarget {
-        store: store.clone(),
-        headroom: Arc::new(Mutex::new(headroom)),
-        job,
-        relocate: plan.relocate.clone(),
-    }))
+    let target = ListTarget::new(store, headroom, job, plan.relocate.clone());
+    let cut = plan.resume.as_ref().and_then(|cut| cut.lock().take());
+    match cut {
+        Some(cut) => target.resumed(cut).map(Some),
+        None => Ok(Some(target)),
+    }
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -532,15 +541,19 @@ pub(crate) async fn write_outputs(
     snapshots: &[SeqNo],
     below: OverlapTracker,
     output: Output,
-    lists: Option<ListTarget>,
+    mut lists: Option<ListTarget>,
     context: &CompactionContext,
 ) -> Result<Written> {
+    let (written, open) = lists
+        .as_mut()
+        .map(ListTarget::take_written)
+        .unwrap_or_default();
     let mut writer = TablesWriter {
         context,
         output,
         lists,
-        written: Written::default(),
-        open: None,
+        written,
+        open,
         cuts_passed: 0,
     };
     let done = writer.write(merge, snapshots, below).await.and_then(|()| {
@@ -557,6 +570,7 @@ pub(crate) async fn write_outputs(
         }
         return Err(error);
     }
+    writer.written.anchor = writer.lists.as_mut().and_then(ListTarget::take_anchor);
     Ok(writer.written)
 }
 
@@ -617,6 +631,7 @@ impl TablesWriter<'_> {
             below.walk(key);
             if tag.seqno() <= self.output.seqno_max
                 && versions.keep(key, tag, || below.is_bottom(key))
+                && !self.is_written(key, tag)
             {
                 if self.pass_cuts(key) || self.is_due(key, &below) {
                     self.end_table()?;
@@ -625,8 +640,7 @@ impl TablesWriter<'_> {
                 if !self.link(&merge)? {
                     // Only now, because a version that is dropped need not be read.
                     merge.load()?;
-                    let (key, tag) = (merge.key(), merge.tag());
-                    self.table()?.add(key, tag, merge.value())?;
+                    self.add(&merge)?;
                 }
             }
             merge.next()?;
@@ -668,28 +682,43 @@ impl TablesWriter<'_> {
             return Ok(false);
         };
         self.table()?;
-        match (&mut self.open, &self.lists) {
+        match (&mut self.open, &mut self.lists) {
             (Some(open), Some(lists)) => open.link(merge.key(), merge.tag(), &entry, lists),
             _ => Ok(false),
         }
     }
 
-    fn table(&mut self) -> Result<&mut OpenOutput> {
-        let open = match self.open.take() {
-            Some(open) => open,
-            None => OpenOutput::begin(
-                self.context,
-                &self.output,
-                self.lists.as_ref(),
-                &mut self.written,
-            )?,
+    /// Copies the current entry of `merge`.
+    fn add(&mut self, merge: &impl Entries) -> Result<()> {
+        self.table()?;
+        let Some(open) = &mut self.open else {
+            return Ok(());
         };
-        Ok(self.open.insert(open))
+        let (key, tag, value) = (merge.key(), merge.tag(), merge.value());
+        open.add(key, tag, value, self.lists.as_mut())
+    }
+
+    /// True if an earlier process wrote the entry.
+    fn is_written(&self, key: &[u8], tag: Tag) -> bool {
+        let through = self.lists.as_ref().and_then(ListTarget::through);
+        through.is_some_and(|(last, last_tag)| {
+            compare(key, tag, last, last_tag) != std::cmp::Ordering::Greater
+        })
+    }
+
+    /// Begins a table, unless one is open.
+    fn table(&mut self) -> Result<()> {
+        if self.open.is_none() {
+            let lists = self.lists.as_ref();
+            let open = OpenOutput::begin(self.context, &self.output, lists, &mut self.written)?;
+            self.open = Some(open);
+        }
+        Ok(())
     }
 
     fn end_table(&mut self) -> Result<()> {
         match self.open.take() {
-            Some(open) => open.finish(self.lists.as_ref(), &mut self.written),
+            Some(open) => open.finish(self.lists.as_mut(), &mut self.written),
             None => Ok(()),
         }
     }

@@ -2,11 +2,11 @@
 
 use super::merge::{CompactionContext, Output};
 use crate::manifest::TableMeta;
-use crate::tlsm::{ListStore, NewList};
+use crate::tlsm::{Anchor, CutJob, ListStore, NewList};
 use firn_base::sync::Mutex;
 use firn_base::{FileId, Result, Tag};
 use firn_pm::Headroom;
-use firn_table::pm_skiplist::{Linked, ListCause, ListJob, ListWriter};
+use firn_table::pm_skiplist::{Linked, ListCause, ListJob, ListPlace, ListWriter};
 use firn_table::sst::{SstOptions, SstWriter, TableOwner};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +19,12 @@ pub(crate) struct ListTarget {
     pub(crate) job: ListJob,
     /// Chunks whose entries are copied instead of linked, by offset.
     pub(crate) relocate: Option<Arc<HashSet<u64>>>,
+    /// The anchor of the job, if a crash that cuts it short leaves something to continue.
+    anchor: Option<Anchor>,
+    /// The last entry that an earlier process wrote, and what it wrote.
+    through: Option<(Vec<u8>, Tag)>,
+    begun: Option<ListOutput>,
+    complete: Written,
 }
 
 /// The tables that were written. Lists are freed when they are dropped.
@@ -28,6 +34,7 @@ pub(crate) struct Written {
     /// The ids of those that are files.
     pub(crate) files: Vec<FileId>,
     pub(crate) lists: Vec<NewList>,
+    pub(crate) anchor: Option<Anchor>,
 }
 
 /// A table that is being written.
@@ -38,6 +45,8 @@ pub(super) enum OpenOutput {
 
 pub(super) struct ListOutput {
     writer: ListWriter,
+    /// True if the job's anchor names it.
+    is_anchored: bool,
     smallest: Vec<u8>,
     largest: Vec<u8>,
 }
@@ -53,12 +62,80 @@ impl ListTarget {
         bytes: u64,
     ) -> Result<Option<ListTarget>> {
         let headroom = store.promise(bytes + bytes / 8, 0)?;
-        Ok(headroom.map(|headroom| ListTarget {
+        let job = ListJob::flush(log_id);
+        Ok(headroom.map(|headroom| ListTarget::new(store, headroom, job, None)))
+    }
+
+    /// The making of lists by `job`, which allocates from `headroom`.
+    pub(super) fn new(
+        store: &Arc<ListStore>,
+        headroom: Headroom,
+        job: ListJob,
+        relocate: Option<Arc<HashSet<u64>>>,
+    ) -> ListTarget {
+        let is_flush = job.cause == ListCause::Flush;
+        ListTarget {
             store: store.clone(),
             headroom: Arc::new(Mutex::new(headroom)),
-            job: ListJob::flush(log_id),
-            relocate: None,
-        }))
+            job,
+            relocate,
+            // The log has what a flush did not complete.
+            anchor: (!is_flush).then(|| Anchor::take(store)).flatten(),
+            through: None,
+            begun: None,
+            complete: Written::default(),
+        }
+    }
+
+    /// The same, after what an earlier process wrote.
+    ///
+    /// # Errors
+    /// `Corruption` if that is damaged.
+    pub(super) fn resumed(mut self, cut: CutJob) -> Result<ListTarget> {
+        self.job = cut.job.clone();
+        // The anchor that an earlier process set.
+        self.anchor = None;
+        let resumed = cut.open(&self.store)?;
+        self.anchor = Some(resumed.anchor);
+        self.through = resumed.last;
+        self.complete.metas = resumed.metas;
+        self.complete.lists = resumed.lists;
+        if let Some(begun) = resumed.begun {
+            let headroom = Some(self.headroom.clone());
+            let (writer, point) = self.store.resume(begun, headroom)?;
+            self.through = Some((point.key.clone(), point.tag));
+            self.begun = Some(ListOutput {
+                writer,
+                is_anchored: true,
+                smallest: point.first,
+                largest: point.key,
+            });
+        }
+        self.store.counters.resumed.add(1);
+        Ok(self)
+    }
+
+    /// The last entry that an earlier process wrote.
+    pub(super) fn through(&self) -> Option<(&[u8], Tag)> {
+        self.through.as_ref().map(|(key, tag)| (key.as_slice(), *tag))
+    }
+
+    /// What an earlier process wrote: whole tables, and the beginning of one.
+    pub(super) fn take_written(&mut self) -> (Written, Option<OpenOutput>) {
+        let begun = self.begun.take().map(Box::new).map(OpenOutput::List);
+        (std::mem::take(&mut self.complete), begun)
+    }
+
+    pub(super) fn take_anchor(&mut self) -> Option<Anchor> {
+        self.anchor.take()
+    }
+
+    fn set_anchor(&mut self, place: ListPlace) -> Result<()> {
+        if let Some(anchor) = &mut self.anchor {
+            anchor.set(place)?;
+            self.job.previous = place.first.offset.get();
+        }
+        Ok(())
     }
 
     /// True if the entry is to be linked.
@@ -75,6 +152,7 @@ impl ListTarget {
             .writer(id, self.job.clone(), Some(self.headroom.clone()));
         OpenOutput::List(Box::new(ListOutput {
             writer,
+            is_anchored: self.anchor.is_none(),
             smallest: Vec::new(),
             largest: Vec::new(),
         }))
@@ -115,12 +193,19 @@ impl OpenOutput {
         Ok(OpenOutput::Sst(id, Box::new(writer)))
     }
 
-    pub(super) fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        key: &[u8],
+        tag: Tag,
+        value: &[u8],
+        lists: Option<&mut ListTarget>,
+    ) -> Result<()> {
         match self {
             OpenOutput::Sst(_, writer) => writer.add(key, tag, value),
             OpenOutput::List(list) => {
                 list.note(key);
-                list.writer.push(key, tag, value)
+                list.writer.push(key, tag, value)?;
+                lists.map_or(Ok(()), |lists| list.anchor(lists))
             }
         }
     }
@@ -132,13 +217,14 @@ impl OpenOutput {
         key: &[u8],
         tag: Tag,
         entry: &Linked,
-        lists: &ListTarget,
+        lists: &mut ListTarget,
     ) -> Result<bool> {
         match self {
             OpenOutput::List(list) if lists.links(entry) => {
                 list.note(key);
                 lists.store.counters.linked.add(1);
                 list.writer.link(key, tag, entry)?;
+                list.anchor(lists)?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -174,7 +260,11 @@ impl OpenOutput {
         }
     }
 
-    pub(super) fn finish(self, lists: Option<&ListTarget>, written: &mut Written) -> Result<()> {
+    pub(super) fn finish(
+        self,
+        lists: Option<&mut ListTarget>,
+        written: &mut Written,
+    ) -> Result<()> {
         match self {
             OpenOutput::Sst(id, writer) => {
                 written.metas.push(TableMeta::new(id, writer.finish()?));
@@ -182,16 +272,22 @@ impl OpenOutput {
             OpenOutput::List(list) => {
                 let ListOutput {
                     writer,
+                    is_anchored,
                     smallest,
                     largest,
                 } = *list;
-                if let Some(lists) = lists {
-                    lists.count(writer.copied_bytes());
-                }
+                let copied_bytes = writer.copied_bytes();
                 let (space, totals) = writer.finish()?;
                 let meta = TableMeta::of_list(&space, &totals, (smallest, largest));
+                let place = space.place();
                 written.metas.push(meta);
                 written.lists.push(NewList::new(space, totals));
+                if let (Some(lists), Some(place)) = (lists, place) {
+                    lists.count(copied_bytes);
+                    if !is_anchored {
+                        lists.set_anchor(place)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -199,6 +295,19 @@ impl OpenOutput {
 }
 
 impl ListOutput {
+    /// Lets the job's anchor name the list, once what a crash leaves of it can be continued.
+    fn anchor(&mut self, lists: &mut ListTarget) -> Result<()> {
+        if self.is_anchored {
+            return Ok(());
+        }
+        let Some(place) = self.writer.place() else {
+            return Ok(());
+        };
+        lists.set_anchor(place)?;
+        self.is_anchored = true;
+        Ok(())
+    }
+
     fn note(&mut self, key: &[u8]) {
         if self.smallest.is_empty() {
             self.smallest.extend_from_slice(key);

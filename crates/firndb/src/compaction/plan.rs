@@ -4,7 +4,9 @@ use crate::lab::Chunk;
 use crate::manifest::{Level, PartId};
 use crate::memtable::Memtable;
 use crate::read::table_run::TableRun;
+use crate::tlsm::CutJob;
 use firn_base::FileId;
+use firn_base::sync::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -80,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) medium: Medium,
     /// Chunks of lists whose entries are copied, by offset.
     pub(crate) relocate: Option<Arc<HashSet<u64>>>,
+    /// The job that a crash cut short, if this goes on with it.
+    pub(crate) resume: Option<Arc<Mutex<Option<CutJob>>>>,
 }
 
 /// Tables that running jobs read or replace, with their levels and live bytes.
@@ -131,6 +135,7 @@ impl Plan {
             reason,
             medium: Medium::default(),
             relocate: None,
+            resume: None,
         }
     }
 
@@ -147,6 +152,7 @@ impl Plan {
             reason: Reason::Flush,
             medium: Medium::default(),
             relocate: None,
+            resume: None,
         }
     }
 

@@ -33,7 +33,7 @@ use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
 use crate::read::table_run::{TableCache, TableCacheBounds};
-use crate::tlsm::NewList;
+use crate::tlsm::{CutJobs, NewList};
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -68,6 +68,8 @@ struct Recovery {
     recovered: Vec<TableMeta>,
     /// Those of them that are lists.
     recovered_lists: Vec<NewList>,
+    /// Compactions that a crash cut short.
+    cut: CutJobs,
     last_seqno: SeqNo,
     /// Level 0, in profile `lab`.
     trees: Option<Trees>,
@@ -202,6 +204,7 @@ fn open_directory(
         buffer: None,
         recovered: Vec::new(),
         recovered_lists: Vec::new(),
+        cut: CutJobs::default(),
         trees: None,
         replaying: Replaying::default(),
         spilled: None,
@@ -371,6 +374,7 @@ impl Recovery {
                 .next_back()
                 .map_or(FileId(0), |last| last.next()),
         );
+        ids = self.cut.ids().fold(ids, |ids, id| ids.max(id.next()));
         // Nor that of a log whose half in the pool outlived its file, because the half would
         // overlay another log of that id.
         if let Some(pool) = &self.pm {

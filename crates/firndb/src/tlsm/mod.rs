@@ -3,7 +3,9 @@
 
 mod stats;
 mod store;
+mod unfinished;
 
 pub use stats::TlsmStats;
 pub(crate) use stats::ListCounters;
 pub(crate) use store::{ListFacts, ListStore, NewList};
+pub(crate) use unfinished::{Anchor, CutJob, CutJobs, Resumed};

@@ -17,6 +17,8 @@ pub(crate) struct ListCounters {
     pub(crate) evictions: Counter,
     pub(crate) relocations: Counter,
     pub(crate) spilled: Counter,
+    pub(crate) resumed: Counter,
+    pub(crate) discarded: Counter,
 }
 
 /// Tables in persistent memory, in profile `tlsm`.
@@ -48,6 +50,10 @@ pub struct TlsmStats {
     pub relocations: u64,
     /// Jobs whose output became files because there was no room for lists.
     pub spilled: u64,
+    /// Compactions that a crash had cut short and that went on from there.
+    pub resumed: u64,
+    /// Those of them that began again, because their inputs had changed.
+    pub discarded: u64,
 }
 
 impl ListStore {
@@ -77,6 +83,8 @@ impl ListStore {
             evictions: counters.evictions.get(),
             relocations: counters.relocations.get(),
             spilled: counters.spilled.get(),
+            resumed: counters.resumed.get(),
+            discarded: counters.discarded.get(),
         }
     }
 }

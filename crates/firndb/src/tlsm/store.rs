@@ -10,7 +10,10 @@ use crate::options::tuning::{Tiering, TlsmTuning};
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
-use firn_table::pm_skiplist::{ListJob, ListOptions, ListSpace, ListTotals, ListWriter};
+use firn_table::pm_skiplist::{
+    ListJob, ListOptions, ListSpace, ListTotals, ListWriter, ResumePoint, Unfinished,
+};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes of a list beside each entry and its key and value: a node, its share of refs and filter,
@@ -24,6 +27,8 @@ pub(crate) struct ListStore {
     unit_bytes: u64,
     capacity_bytes: u64,
     filter_bits: u32,
+    /// The anchors in use.
+    pub(super) slots: Mutex<HashSet<u16>>,
     pub(crate) counters: ListCounters,
 }
 
@@ -79,6 +84,7 @@ impl ListStore {
             unit_bytes,
             capacity_bytes,
             filter_bits,
+            slots: Mutex::default(),
             counters: ListCounters::default(),
         })
     }
@@ -142,6 +148,18 @@ impl ListStore {
         ListWriter::new(self.pool.clone(), options, headroom)
     }
 
+    /// A writer that goes on with a list that a crash left unfinished.
+    ///
+    /// # Errors
+    /// `Corruption` if what is there is damaged.
+    pub(crate) fn resume(
+        &self,
+        begun: Unfinished,
+        headroom: Option<Arc<Mutex<Headroom>>>,
+    ) -> Result<(ListWriter, ResumePoint)> {
+        ListWriter::resume(begun, self.unit_bytes, self.filter_bits, headroom)
+    }
+
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -165,6 +183,11 @@ impl NewList {
     /// Gives up the list to a state.
     pub(crate) fn take(mut self) -> Option<(ListSpace, ListTotals)> {
         self.0.take()
+    }
+
+    /// The list.
+    pub(crate) fn get(&self) -> Option<&(ListSpace, ListTotals)> {
+        self.0.as_ref()
     }
 
     /// Leaves the space taken, because a record that names the list may turn out to be durable.

@@ -348,6 +348,10 @@ impl Recovery {
             self.clock.clone(),
             self.compaction.counters.clone(),
         ));
+        let cut = self.cut.jobs.into_iter();
+        *jobs.cut.lock() = cut
+            .map(|cut| Arc::new(Mutex::new(Some(cut))))
+            .collect();
         let engine = Arc::new(Engine {
             counts: Counts {
                 io: self.counters,

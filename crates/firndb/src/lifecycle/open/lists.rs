@@ -4,7 +4,7 @@
 use super::Recovery;
 use crate::manifest::TableMeta;
 use crate::options::tuning::Tiering;
-use crate::tlsm::ListStore;
+use crate::tlsm::{CutJobs, ListStore};
 use firn_base::{Error, ErrorKind, Result};
 use firn_pm::{DurableAt, Pool};
 use firn_table::pm_skiplist::{Chunks, FoundList, claim};
@@ -30,13 +30,19 @@ impl Recovery {
             for table in named {
                 self.claim_list(&pool, &table, &mut chunks)?;
             }
+            if !self.read_only {
+                self.cut = CutJobs::claim(&pool, &self.version, &mut chunks)?;
+            }
         }
         match &self.pm {
             Some(pool) if !self.read_only => pool.finish_recovery()?,
             _ => {}
         }
         self.compaction.lists = self.list_store()?.map(Arc::new);
-        Ok(())
+        match &self.compaction.lists {
+            Some(store) => self.cut.settle(store),
+            None => Ok(()),
+        }
     }
 
     fn pool_of_lists(&self) -> Result<Arc<Pool>> {
