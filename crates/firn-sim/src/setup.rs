@@ -29,7 +29,7 @@ pub const KINDS: [(Profile, bool); 7] = [
 const KINDS_ONCE: u64 = 6;
 
 /// A random kind. Most known seeds keep theirs when a kind is added.
-pub fn kind(random: &mut Seed) -> (Profile, bool) {
+pub(crate) fn kind(random: &mut Seed) -> (Profile, bool) {
     let mut aside = random.clone();
     let once = random.below(KINDS_ONCE) as usize;
     // Another number than the one that `once` is made of.

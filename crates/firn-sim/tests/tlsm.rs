@@ -29,15 +29,22 @@ fn tlsm(rig: &Rig) -> TlsmStats {
 fn tlsm_holds_what_a_map_holds() {
     for tiering in [Tiering::Lru, Tiering::Leveled(1), Tiering::None] {
         let mut rig = Rig::loaded(Profile::Tlsm, 6_000, lists(4 << 20, tiering));
+        eprintln!("loaded");
         rig.check();
+        eprintln!("checked");
         rig.delete_some();
+        eprintln!("deleted");
         rig.put(2_000, 1_000_000);
+        eprintln!("put");
         rig.check();
         let rig = rig.reopened();
+        eprintln!("reopened");
         rig.check();
         let rig = rig.killed();
+        eprintln!("killed");
         rig.check();
         rig.db.compact().unwrap();
+        eprintln!("compacted");
         rig.check();
         println!("{tiering:?} {:?}", tlsm(&rig));
     }
@@ -55,5 +62,23 @@ fn tlsm_small_pools_lose_nothing() {
             println!("{kib} {tiering:?} {:?}", tlsm(&rig));
             rig.killed().check();
         }
+    }
+}
+
+#[test]
+fn debug_one() {
+    let mut rig = Rig::loaded(Profile::Tlsm, 6_000, lists(4 << 20, Tiering::Lru));
+    rig.check();
+    rig.delete_some();
+    rig.events.0.lock().unwrap().clear();
+    for i in 0..300 {
+        if !rig.inline.step() {
+            eprintln!("idle after {i}");
+            break;
+        }
+    }
+    eprintln!("{:?}", tlsm(&rig));
+    for event in rig.events.0.lock().unwrap().drain(..).take(60) {
+        eprintln!("   {event:?}");
     }
 }

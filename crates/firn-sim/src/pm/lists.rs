@@ -13,8 +13,8 @@ use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
-    Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace, ListSpace,
-    ListTotals, ListWriter, claim, claim_anchored, peek, verify,
+    Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace,
+    ListSpace, ListTotals, ListWriter, claim, claim_anchored, peek, verify,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -184,7 +184,10 @@ fn half(list: &Flushes) -> Option<u16> {
 
 /// Bytes of a relocation that stopped at `entry`. That entry is in memory only, but has its chunk.
 fn half_bytes(list: &Flushes, entry: u16) -> u64 {
-    let of = list.values().next().map_or(Vec::new(), |shape| shape.chunks().0);
+    let of = list
+        .values()
+        .next()
+        .map_or(Vec::new(), |shape| shape.chunks().0);
     (2 + of[usize::from(entry)] as u64 + 1) * UNIT
 }
 
@@ -329,10 +332,7 @@ impl Lists {
             iter.next()?;
         };
         self.pool.commit_with(Fenced::nothing(), |root| {
-            for (kind, word) in [
-                (ANCHOR, place.first.offset.get()),
-                (NEXT, self.next + 1),
-            ] {
+            for (kind, word) in [(ANCHOR, place.first.offset.get()), (NEXT, self.next + 1)] {
                 root.set(RootEntry {
                     owner: Owner::Test,
                     kind,

@@ -15,7 +15,9 @@ mod write;
 pub use iter::ListIter;
 pub use layout::{ListCause, ListJob, ListTotals};
 pub use read::List;
-pub use recover::{Anchored, Chunks, FoundList, Unfinished, claim, claim_anchored, find_lists, peek};
+pub use recover::{
+    Anchored, Chunks, FoundList, Unfinished, claim, claim_anchored, find_lists, peek,
+};
 pub use space::{Chunk, ListPlace, ListSpace};
 pub use verify::{ListReport, salvage, verify};
 pub use write::{Linked, ListOptions, ListWriter, ResumePoint};

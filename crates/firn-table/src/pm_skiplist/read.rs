@@ -309,9 +309,8 @@ impl List {
 
     fn damaged(&self, at: Position, expected: &str) -> Error {
         let segment = &self.space.segments[at.segment];
-        let offset = segment.extent.offset.get()
-            + segment.nodes_at
-            + (at.index * NODE_BYTES) as u64;
+        let offset =
+            segment.extent.offset.get() + segment.nodes_at + (at.index * NODE_BYTES) as u64;
         let place = format!("list {} in the pool", self.space.list);
         Error::corruption(place, offset, expected)
     }

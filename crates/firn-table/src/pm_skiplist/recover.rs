@@ -7,9 +7,9 @@
 
 use super::layout::{END, END_BYTES, HEAD_BYTES, Head, ListJob, ListTotals, NEXT_AT, Ref};
 use super::space::{Chunk, ListPlace, ListSpace, Segment};
+use super::write::store_next;
 use firn_base::coding::{Reader, get_u64};
 use firn_base::{Error, FileId, Result};
-use super::write::store_next;
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, PmOffset, Pool};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -102,8 +102,15 @@ pub fn claim(
 ) -> Result<FoundList> {
     let found = walk(pool, id, place, chunks, Pool::claim)?;
     if found.last.next != END {
-        let at = found.space.segments.last().map_or(0, |last| last.extent.offset.get());
-        return Err(damaged(at + NEXT_AT, "the next segment of a list, or its terminal"));
+        let at = found
+            .space
+            .segments
+            .last()
+            .map_or(0, |last| last.extent.offset.get());
+        return Err(damaged(
+            at + NEXT_AT,
+            "the next segment of a list, or its terminal",
+        ));
     }
     complete(found, Pool::claim)
 }

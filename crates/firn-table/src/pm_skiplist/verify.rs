@@ -68,10 +68,7 @@ pub fn verify(list: &Arc<List>) -> Result<ListReport> {
 ///
 /// # Errors
 /// The error that `keep` returns.
-pub fn salvage(
-    list: &List,
-    mut keep: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>,
-) -> Result<u64> {
+pub fn salvage(list: &List, mut keep: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>) -> Result<u64> {
     let (mut lost, mut key) = (0, Vec::new());
     let mut at = list.first();
     while let Some(here) = at {

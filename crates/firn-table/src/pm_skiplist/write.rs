@@ -9,11 +9,11 @@
 //!    segment is there. So whatever a crash leaves of a list with an anchor is whole, and a writer
 //!    of the next process can [go on](ListWriter::resume) from there.
 
+use super::iter::ListIter;
 use super::layout::{
     END, END_BYTES, EntryHead, HEAD_BYTES, Head, ListJob, ListTotals, NEXT_AT, NODE_BYTES, Node,
     REF_BYTES, Ref, prefix_of,
 };
-use super::iter::ListIter;
 use super::read::List;
 use super::recover::Unfinished;
 use super::space::{Chunk, ListPlace, ListSpace, Segment};
@@ -129,7 +129,11 @@ pub struct ResumePoint {
 impl ListWriter {
     /// A writer of an empty list. It allocates from `headroom` while that lasts, then from the free
     /// space.
-    pub fn new(pool: Arc<Pool>, options: ListOptions, headroom: Option<Arc<Mutex<Headroom>>>) -> ListWriter {
+    pub fn new(
+        pool: Arc<Pool>,
+        options: ListOptions,
+        headroom: Option<Arc<Mutex<Headroom>>>,
+    ) -> ListWriter {
         ListWriter {
             pool,
             headroom,
@@ -515,9 +519,9 @@ impl ListWriter {
         let bytes = filter.as_bytes();
         let whole = (bytes.len() as u64).next_multiple_of(GRANULE_BYTES);
         let extent = self.alloc(whole, Owner::Skiplist)?;
-        let fenced =
-            self.pool
-                .write_durable(&sites::LIST_FENCE, extent.offset, &[bytes])?;
+        let fenced = self
+            .pool
+            .write_durable(&sites::LIST_FENCE, extent.offset, &[bytes])?;
         self.own.push(self.pool.freeze(extent, &fenced)?);
         self.filter = Some(extent);
         self.totals.filter_at = extent.offset.get();
@@ -536,7 +540,12 @@ impl Unfinished {
             filter_bits: 0,
             job: self.job,
         };
-        drop(ListWriter::over(self.space, &self.own_chunks, options, None));
+        drop(ListWriter::over(
+            self.space,
+            &self.own_chunks,
+            options,
+            None,
+        ));
     }
 }
 

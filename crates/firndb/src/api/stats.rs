@@ -6,10 +6,10 @@ use crate::engine::Engine;
 use crate::event::GrainRule;
 use crate::event::StallReason;
 use crate::lab::LabStats;
-use crate::tlsm::TlsmStats;
 use crate::manifest::{Level, PartId, TableMeta};
 use crate::read::Layer;
 use crate::read::state::{Part, ReadState};
+use crate::tlsm::TlsmStats;
 use crate::upper::Upper;
 use firn_base::count::{Cause, Counter};
 use firn_base::sync::Ordering;
@@ -319,7 +319,11 @@ impl Engine {
             table_bytes: state.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
             lab: state.upper().and_then(Upper::lab_stats),
-            tlsm: self.compaction.lists.as_ref().map(|lists| lists.stats(&state)),
+            tlsm: self
+                .compaction
+                .lists
+                .as_ref()
+                .map(|lists| lists.stats(&state)),
             levels: self.level_stats(&state),
             partitions: partition_stats(&state),
             background: self.background_stats(),

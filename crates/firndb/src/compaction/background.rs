@@ -7,13 +7,13 @@
 //! 3. A failed job leaves nothing and is retried after a pause, except for `Corruption` and
 //!    `Poisoned`, which only a reopen can fix.
 
+mod cut;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod lab_tests;
-mod cut;
 mod loans;
 mod manual;
 mod obsolete;
@@ -36,8 +36,8 @@ use crate::lab::Releases;
 use crate::manifest::Level;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::table_run::TableRun;
 use crate::read::state::ReadState;
+use crate::read::table_run::TableRun;
 use crate::tlsm::{CutJob, ListFacts};
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};

@@ -19,8 +19,8 @@ use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::{Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
-use crate::read::table_run::TableRun;
 use crate::read::state::Touched;
+use crate::read::table_run::TableRun;
 use crate::tlsm::NewList;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
@@ -252,6 +252,11 @@ impl Engine {
             let level0 = plan.tables.iter().filter(|(level, _)| level.is_zero());
             self.write_stall
                 .drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
+        }
+        if let Some(lists) = self.compaction.lists.as_ref() {
+            lists
+                .counters
+                .done(plan.reason == Reason::Evict, plan.relocate.is_some());
         }
         let moved = plan.how == How::Move;
         self.counts

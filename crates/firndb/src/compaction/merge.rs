@@ -25,15 +25,15 @@ use crate::options::budget::Budget;
 use crate::options::tuning::BlockTuning;
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
-use crate::read::table_run::TableRun;
 use crate::read::state::{Part, ReadState};
+use crate::read::table_run::TableRun;
 use crate::sites;
 use crate::tlsm::{Anchor, ListStore, NewList};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
-use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::key::compare;
+use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{FileId, Limits, Result, SeqNo, Tag};
 use firn_table::pm_skiplist::{ListCause, ListJob};
 use firn_table::sst::{Access, SstOptions, TableOwner};
@@ -293,7 +293,10 @@ fn list_target(plan: &Plan, context: &CompactionContext) -> Result<Option<ListTa
         return Ok(None);
     };
     // A memtable takes about as much for each entry as a list.
-    let of_buffer = plan.buffer.as_ref().map(|buffer| buffer.used_bytes() as u64);
+    let of_buffer = plan
+        .buffer
+        .as_ref()
+        .map(|buffer| buffer.used_bytes() as u64);
     let (mut bytes, mut entries) = (of_buffer.map_or(0, |bytes| bytes + bytes / 8), 0);
     for (_, run) in &plan.tables {
         entries += run.meta.entries;

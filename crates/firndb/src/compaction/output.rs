@@ -117,7 +117,9 @@ impl ListTarget {
 
     /// The last entry that an earlier process wrote.
     pub(super) fn through(&self) -> Option<(&[u8], Tag)> {
-        self.through.as_ref().map(|(key, tag)| (key.as_slice(), *tag))
+        self.through
+            .as_ref()
+            .map(|(key, tag)| (key.as_slice(), *tag))
     }
 
     /// What an earlier process wrote: whole tables, and the beginning of one.

@@ -70,9 +70,8 @@ impl Engine {
         shared: impl FnMut() -> Result<Arc<ReadState>>,
     ) -> Result<()> {
         let (point, state) = self.fix_point(shared)?;
-        let (lists, in_files): (Vec<_>, Vec<_>) = state
-            .tables()
-            .partition(|(_, run)| run.meta.list.is_some());
+        let (lists, in_files): (Vec<_>, Vec<_>) =
+            state.tables().partition(|(_, run)| run.meta.list.is_some());
         for (_, run) in in_files {
             self.calls.check()?;
             let name = FileName::Table(run.meta.id);

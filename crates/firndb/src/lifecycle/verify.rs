@@ -202,8 +202,8 @@ fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
 #[cfg(not(shuttle))]
 mod tests {
     use crate::manifest::{Level, PartId, TableMeta};
-    use crate::read::table_run::TableRun;
     use crate::read::state::{LevelRuns, Part};
+    use crate::read::table_run::TableRun;
     use crate::{Db, ErrorKind, Options};
     use firn_base::SeqNo;
     use firn_table::sst::Extent;

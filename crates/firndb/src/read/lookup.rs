@@ -3,8 +3,8 @@
 
 use crate::manifest::Level;
 use crate::read::run::Run;
-use crate::read::table_run::TableRun;
 use crate::read::state::{Part, ReadState};
+use crate::read::table_run::TableRun;
 use firn_base::count::Counter;
 use firn_base::{SeqNo, Tag};
 use firn_table::Value;

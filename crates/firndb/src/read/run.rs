@@ -48,9 +48,7 @@ impl<'a> Run<'a> {
                 Table::List(list) => list.get(query).map(Step::Done),
                 Table::Sst(sst) => Ok(match sst.begin_get(query)? {
                     GetStep::Done(got) => Step::Done(got),
-                    GetStep::Pending(block) => {
-                        Step::Pending(Pending::Block(sst.clone(), block))
-                    }
+                    GetStep::Pending(block) => Step::Pending(Pending::Block(sst.clone(), block)),
                 }),
             },
         }

@@ -2,9 +2,9 @@
 
 use crate::memtable::MemtableIter;
 use crate::read::parts_iter::PartsIter;
-use crate::read::table_run::TableRun;
 use crate::read::state::LevelRuns;
 use crate::read::table::TableIter;
+use crate::read::table_run::TableRun;
 use crate::upper::UpperIter;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::LARGE_BYTES;
@@ -84,9 +84,7 @@ impl RunIter {
             RunIter::Sst(iter) => Some(iter),
             RunIter::Level(iter) => iter.iter.as_ref()?.sst(),
             // The merge of a partition knows its whole entry.
-            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::List(_) | RunIter::Parts(_) => {
-                None
-            }
+            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::List(_) | RunIter::Parts(_) => None,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::memtable::Memtable;
 use crate::read::level::Change;
 pub(crate) use crate::read::level::LevelRuns;
 use crate::read::row_cache::RowCache;
-use crate::read::table_run::{TableRun, TableCache};
+use crate::read::table_run::{TableCache, TableRun};
 use crate::upper::Upper;
 use firn_base::key::Kind;
 use firn_base::{FileId, SeqNo, Tag};

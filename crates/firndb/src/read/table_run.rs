@@ -201,7 +201,11 @@ impl TableRun {
 
 impl std::fmt::Debug for TableRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TableRun({}, {} entries)", self.meta.id, self.meta.entries)
+        write!(
+            f,
+            "TableRun({}, {} entries)",
+            self.meta.id, self.meta.entries
+        )
     }
 }
 

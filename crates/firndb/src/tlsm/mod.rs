@@ -6,6 +6,5 @@ mod store;
 mod unfinished;
 
 pub use stats::TlsmStats;
-pub(crate) use stats::ListCounters;
 pub(crate) use store::{ListFacts, ListStore, NewList};
-pub(crate) use unfinished::{Anchor, CutJob, CutJobs, Resumed};
+pub(crate) use unfinished::{Anchor, CutJob, CutJobs};

@@ -21,6 +21,14 @@ pub(crate) struct ListCounters {
     pub(crate) discarded: Counter,
 }
 
+impl ListCounters {
+    /// Counts a compaction.
+    pub(crate) fn done(&self, is_eviction: bool, is_relocation: bool) {
+        self.evictions.add(u64::from(is_eviction));
+        self.relocations.add(u64::from(is_relocation));
+    }
+}
+
 /// Tables in persistent memory, in profile `tlsm`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TlsmStats {

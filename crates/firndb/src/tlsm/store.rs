@@ -37,6 +37,8 @@ pub(crate) struct ListStore {
 pub(crate) struct ListFacts {
     pub(crate) tuning: TlsmTuning,
     pub(crate) capacity_bytes: u64,
+    /// The unit of allocation.
+    pub(crate) unit_bytes: u64,
     /// Bytes of nodes.
     pub(crate) node_bytes: u64,
     /// Bytes of chunks.
@@ -95,6 +97,7 @@ impl ListStore {
         ListFacts {
             tuning: self.tuning.clone(),
             capacity_bytes: self.capacity_bytes,
+            unit_bytes: self.unit_bytes,
             node_bytes: usage.live(Owner::Skiplist),
             chunk_bytes: usage.live(Owner::Payload),
         }

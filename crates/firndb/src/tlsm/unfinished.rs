@@ -11,9 +11,8 @@ use crate::manifest::{TableMeta, Version};
 use firn_base::{Error, FileId, Result, Tag};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
-    Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListPlace, ListSpace, ListTotals,
-    Unfinished,
-    claim_anchored, peek,
+    Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListPlace, ListSpace,
+    ListTotals, Unfinished, claim_anchored, peek,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -141,7 +140,10 @@ impl CutJobs {
         for slot in self.stale.drain(..) {
             clear(store.pool(), slot)?;
         }
-        store.slots.lock().extend(self.jobs.iter().map(|job| job.slot));
+        store
+            .slots
+            .lock()
+            .extend(self.jobs.iter().map(|job| job.slot));
         Ok(())
     }
 

@@ -126,9 +126,9 @@ impl Engine {
         for dead in ready {
             match dead {
                 Obsolete::Table(run) if run.meta.list.is_some() => {
-                    // A cursor may still be in it.
-                    let space = Arc::into_inner(run).and_then(TableRun::into_space);
-                    self.retire(space.map(Obsolete::List));
+                    if let Some(space) = Arc::into_inner(run).and_then(TableRun::into_space) {
+                        self.release_list(space);
+                    }
                 }
                 Obsolete::List(space) => self.release_list(space),
                 Obsolete::Table(run) => {
@@ -185,9 +185,12 @@ impl Engine {
         true
     }
 
-    /// Frees the persistent memory of a list.
+    /// Frees the persistent memory of a list, unless a cursor is still in it.
     fn release_list(&self, space: Arc<ListSpace>) {
-        let freed = Arc::into_inner(space).map_or(Ok(()), ListSpace::release);
+        let freed = match Arc::try_unwrap(space) {
+            Ok(space) => space.release(),
+            Err(held) => return self.retire([Obsolete::List(held)]),
+        };
         if let Err(error) = freed {
             // The next open frees it.
             tracing::warn!(%error, "the space of an obsolete list stays taken");

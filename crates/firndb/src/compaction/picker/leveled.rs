@@ -13,8 +13,8 @@ use crate::compaction::rate_limiter::Pressure;
 use crate::event::StallReason;
 use crate::manifest::{Level, PartId};
 use crate::mechanisms;
-use crate::read::table_run::TableRun;
 use crate::read::state::{LevelRuns, Part, ReadState};
+use crate::read::table_run::TableRun;
 use firn_base::Limits;
 use std::sync::Arc;
 
@@ -345,8 +345,9 @@ pub(super) fn pick_manual(
         Level::ZERO if runs.iter().any(|run| in_range(&run)) => oldest_of_level0(part, facts),
         Level::ZERO => return None,
         _ => {
-            let is_next =
-                |run: &&Arc<TableRun>| after.is_none_or(|after| run.meta.smallest.as_slice() > after);
+            let is_next = |run: &&Arc<TableRun>| {
+                after.is_none_or(|after| run.meta.smallest.as_slice() > after)
+            };
             std::slice::from_ref(runs.iter().filter(in_range).find(is_next)?)
         }
     };

@@ -66,9 +66,8 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     match (state.upper(), facts.lists) {
         (None, None) => leveled::pick(state, facts).or_else(|| partitions::pick(state, facts)),
-        (None, Some(lists)) => tiering::pick(state, facts, lists).or_else(|| {
-            partitions::pick(state, facts).map(|plan| tiering::placed(plan, facts))
-        }),
+        (None, Some(lists)) => tiering::pick(state, facts, lists)
+            .or_else(|| partitions::pick(state, facts).map(|plan| tiering::placed(plan, facts))),
         (Some(Upper::Trees(_)), _) => trees::pick(state, facts),
     }
 }

@@ -123,7 +123,10 @@ pub(super) fn pressure(lists: &ListFacts) -> Pressure {
 fn pick_level0_by_share(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
     let bytes = |part: &Part| {
         let runs = part.levels.get(Level::ZERO).map(|level| &level.runs);
-        let of_lists = runs.into_iter().flatten().filter(|run| run.meta.list.is_some());
+        let of_lists = runs
+            .into_iter()
+            .flatten()
+            .filter(|run| run.meta.list.is_some());
         of_lists.map(|run| run.meta.bytes()).sum::<u64>()
     };
     let least = lists.capacity_bytes as f64 * LEVEL0_SHARE;
@@ -161,7 +164,10 @@ fn evict_from(
     let mut victims: Vec<(u64, PartId, &Part, &Arc<TableRun>)> = Vec::new();
     for (id, part) in state.parts() {
         let runs = part.levels.get(level).map(|level| &level.runs);
-        let of_lists = runs.into_iter().flatten().filter(|run| run.meta.list.is_some());
+        let of_lists = runs
+            .into_iter()
+            .flatten()
+            .filter(|run| run.meta.list.is_some());
         let rank = |run: &Arc<TableRun>| match lists.tuning.victim {
             TlsmVictim::Oldest => run.meta.id.0,
             TlsmVictim::LeastUsed => run.last_used(),
@@ -197,19 +203,16 @@ fn pick_relocation(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
     let most = (live as f64 * lists.tuning.garbage_share_max) as u64;
     let excess = garbage.checked_sub(most).filter(|&excess| excess > 0)?;
     let chunks = chunks_to_leave(state, lists, excess, garbage > most + most / 4);
-    let taken = |run: &TableRun| {
-        let space = run.space()?;
-        let of = space.chunks().filter(|(chunk, _)| chunks.contains(&chunk.extent().offset.get()));
-        Some(of.map(|(_, live)| live).sum::<u64>())
-    };
     let idle = state.parts().flat_map(|(id, part)| {
         let free = part.tables().filter(|(_, run)| !facts.busy.has(run));
         free.map(move |(level, run)| (id, level, run))
     });
-    let (bytes, id, level, run) = idle
-        .filter_map(|(id, level, run)| Some((taken(run)?, id, level, run)))
-        .max_by_key(|(bytes, ..)| *bytes)?;
-    if bytes == 0 || !lists.has_room(bytes + run.meta.entries * LINK_BYTES, 1.0) {
+    let gains = idle.filter_map(|(id, level, run)| {
+        let (bytes, gain) = gain(run, &chunks, lists.unit_bytes)?;
+        Some((gain, bytes, id, level, run))
+    });
+    let (_, bytes, id, level, run) = gains.max_by_key(|(gain, ..)| *gain)?;
+    if !lists.has_room(bytes + run.meta.entries * LINK_BYTES, 1.0) {
         return None;
     }
     Some(Plan {
@@ -217,6 +220,23 @@ fn pick_relocation(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
         relocate: Some(Arc::new(chunks)),
         ..rewrite(id, level, run)
     })
+}
+
+/// The bytes that the entries of `run` have in `chunks`, and the bytes of chunks that are gained if
+/// they leave; `None` if that is less than a unit. A chunk is free once all lists have left it, so
+/// each gets the part of it that its entries are of what is live there.
+fn gain(run: &TableRun, chunks: &HashSet<u64>, unit_bytes: u64) -> Option<(u64, u64)> {
+    let space = run.space()?;
+    let (mut bytes, mut freed) = (0, 0.0);
+    for (chunk, own) in space.chunks() {
+        let extent = chunk.extent();
+        if chunks.contains(&extent.offset.get()) {
+            bytes += own;
+            freed += extent.len as f64 * own as f64 / chunk.live_bytes().max(1) as f64;
+        }
+    }
+    let gain = (freed as u64).checked_sub(bytes.next_multiple_of(unit_bytes))?;
+    (bytes > 0 && gain >= unit_bytes).then_some((bytes, gain))
 }
 
 /// The chunks with the least live bytes, until `excess` bytes of garbage are in them. Those that
@@ -259,7 +279,10 @@ fn chunks_to_leave(
 fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let files = |part: &Part| {
         let runs = part.levels.get(Level::ZERO).map(|level| &level.runs);
-        let of_files = runs.into_iter().flatten().filter(|run| run.meta.list.is_none());
+        let of_files = runs
+            .into_iter()
+            .flatten()
+            .filter(|run| run.meta.list.is_none());
         of_files.count()
     };
     let is_due = |(_, part): &(PartId, &Part)| files(part) >= facts.limits.level0_rest.max(1);

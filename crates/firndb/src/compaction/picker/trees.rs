@@ -11,8 +11,8 @@ use crate::manifest::{KeyRange, Level, PartId};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::tuning::LabTuning;
-use crate::read::table_run::TableRun;
 use crate::read::state::{Part, ReadState};
+use crate::read::table_run::TableRun;
 use crate::upper::Upper;
 use std::sync::Arc;
 

@@ -349,9 +349,7 @@ impl Recovery {
             self.compaction.counters.clone(),
         ));
         let cut = self.cut.jobs.into_iter();
-        *jobs.cut.lock() = cut
-            .map(|cut| Arc::new(Mutex::new(Some(cut))))
-            .collect();
+        *jobs.cut.lock() = cut.map(|cut| Arc::new(Mutex::new(Some(cut)))).collect();
         let engine = Arc::new(Engine {
             counts: Counts {
                 io: self.counters,

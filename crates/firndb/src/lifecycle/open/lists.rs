@@ -82,8 +82,8 @@ impl Recovery {
     /// Bytes of one half of the log's buffer in the pool; 0 for none. Where tables are in the pool,
     /// writes that are not durable at once gain nothing from it.
     pub(super) fn log_half_bytes(&self) -> usize {
-        let is_needed = self.options.lists().is_none()
-            || self.options.durability == crate::Durability::Power;
+        let is_needed =
+            self.options.lists().is_none() || self.options.durability == crate::Durability::Power;
         match is_needed {
             true => self.options.limits.pm_log_buffer_bytes,
             false => 0,

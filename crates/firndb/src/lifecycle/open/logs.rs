@@ -359,7 +359,9 @@ impl Recovery {
         let below =
             OverlapTracker::new(Level::ZERO, self.version.levels.below(Level::ZERO).to_vec());
         let lists = match &self.compaction.lists {
-            Some(store) => ListTarget::recovered(store, self.replaying.log_id, self.buffer_bytes())?,
+            Some(store) => {
+                ListTarget::recovered(store, self.replaying.log_id, self.buffer_bytes())?
+            }
             None => None,
         };
         let work = write_outputs(

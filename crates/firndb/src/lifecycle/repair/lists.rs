@@ -13,7 +13,9 @@ impl Repair {
     pub(super) fn read_lists(&mut self) -> Result<()> {
         let named: Option<Vec<(FileId, ListPlace)>> = self.known.as_ref().map(|known| {
             let lists = known.tables();
-            lists.filter_map(|table| Some((table.id, table.list?))).collect()
+            lists
+                .filter_map(|table| Some((table.id, table.list?)))
+                .collect()
         });
         let Some(pool) = self.pool.clone() else {
             for (id, _) in named.unwrap_or_default() {

@@ -98,8 +98,12 @@ pub(super) fn leave_without_trees(options: &Options, uuid: [u8; 16]) -> Result<(
     };
     pool.finish_recovery()?;
     pool.commit_with(Fenced::nothing(), |root| {
-        root.entries
-            .retain(|entry| !matches!(entry.owner, Owner::Btree | Owner::Hot | Owner::Log | Owner::Skiplist));
+        root.entries.retain(|entry| {
+            !matches!(
+                entry.owner,
+                Owner::Btree | Owner::Hot | Owner::Log | Owner::Skiplist
+            )
+        });
         Ok(())
     })?;
     pool.close()
