@@ -34,7 +34,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::key::compare;
 use firn_base::sync::{AtomicBool, Ordering};
-use firn_base::{FileId, Limits, Result, SeqNo, Tag};
+use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
 use firn_table::pm_skiplist::{ListCause, ListJob};
 use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::sync::Arc;
@@ -102,6 +102,12 @@ impl CompactionContext {
             file_ids: Arc::new(FileIds::from(next_file_id)),
             stop: Arc::default(),
         }
+    }
+
+    /// True if a job that failed with `error` may make files instead of lists.
+    pub(crate) fn may_spill(&self, error: &Error) -> bool {
+        let lists = self.lists.as_ref();
+        lists.is_some_and(|lists| lists.may_spill(error))
     }
 
     /// # Errors
@@ -246,12 +252,45 @@ pub(crate) async fn run(
             ..CompactionOutput::default()
         });
     }
-    let cause = if plan.reason == Reason::Flush {
-        Cause::Flush
-    } else {
-        Cause::Compaction
+    let lists = list_target(plan, around, context)?;
+    let has_lists = lists.is_some();
+    let Written {
+        metas,
+        files,
+        lists,
+        anchor,
+    } = match write(plan, around, snapshots, lists, context).await {
+        Err(error) if has_lists && context.may_spill(&error) => {
+            write(plan, around, snapshots, None, context).await?
+        }
+        written => written?,
     };
-    let lists = list_target(plan, context)?;
+    Ok(CompactionOutput {
+        created: files,
+        lists,
+        anchor,
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit {
+            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
+            ..edit
+        },
+        ..CompactionOutput::default()
+    })
+}
+
+/// Writes the output of `plan`: lists, if `lists` is given, else files.
+async fn write(
+    plan: &Plan,
+    around: &LevelContext,
+    snapshots: &[SeqNo],
+    lists: Option<ListTarget>,
+    context: &CompactionContext,
+) -> Result<Written> {
+    let cause = match plan.reason {
+        Reason::Flush => Cause::Flush,
+        _ => Cause::Compaction,
+    };
     let mut merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
     if let Some((key, _)) = lists.as_ref().and_then(ListTarget::through) {
         // Its versions are judged again from the first one on.
@@ -267,28 +306,15 @@ pub(crate) async fn run(
         ..Output::new(cause, plan.reason != Reason::Flush)
     };
     let below = around.below(plan.level);
-    let Written {
-        metas,
-        files,
-        lists,
-        anchor,
-    } = write_outputs(merge, snapshots, below, output, lists, context).await?;
-    Ok(CompactionOutput {
-        created: files,
-        lists,
-        anchor,
-        bytes_in: plan.input_bytes(),
-        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
-        edit: Edit {
-            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
-            ..edit
-        },
-        ..CompactionOutput::default()
-    })
+    write_outputs(merge, snapshots, below, output, lists, context).await
 }
 
 /// The making of lists, if `plan` wants them and there is room.
-fn list_target(plan: &Plan, context: &CompactionContext) -> Result<Option<ListTarget>> {
+fn list_target(
+    plan: &Plan,
+    around: &LevelContext,
+    context: &CompactionContext,
+) -> Result<Option<ListTarget>> {
     let Some(store) = context.lists.as_ref().filter(|_| plan.medium == Medium::Pm) else {
         return Ok(None);
     };
@@ -311,7 +337,9 @@ fn list_target(plan: &Plan, context: &CompactionContext) -> Result<Option<ListTa
                 .sum(),
         };
     }
-    let Some(headroom) = store.promise(bytes, entries)? else {
+    let tables = plan.input_bytes() / context.limits.table_bytes.max(1);
+    let lists = 1 + around.cuts.len() as u64 + tables + tables / 2;
+    let Some(headroom) = store.promise(lists, bytes, entries)? else {
         return Ok(None);
     };
     let cause = match (&plan.buffer, &plan.relocate) {

@@ -52,16 +52,17 @@ pub(super) struct ListOutput {
 }
 
 impl ListTarget {
-    /// The making of a list from a log that is replayed, if there is room for `bytes`.
+    /// The making of some `lists` from a log that is replayed, if there is room for `bytes`.
     ///
     /// # Errors
     /// `NoSpace` if there is no room and tables must be in persistent memory.
     pub(crate) fn recovered(
         store: &Arc<ListStore>,
         log_id: FileId,
+        lists: u64,
         bytes: u64,
     ) -> Result<Option<ListTarget>> {
-        let headroom = store.promise(bytes + bytes / 8, 0)?;
+        let headroom = store.promise(lists, bytes + bytes / 8, 0)?;
         let job = ListJob::flush(log_id);
         Ok(headroom.map(|headroom| ListTarget::new(store, headroom, job, None)))
     }

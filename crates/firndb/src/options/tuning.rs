@@ -165,8 +165,8 @@ pub struct TlsmTuning {
     pub victim: TlsmVictim,
     /// Bytes for lists. Default: the pool without the log's buffer.
     pub capacity_bytes: Option<u64>,
-    /// The unit of allocation, in bytes: a power of two, 4 KiB to 1 MiB. Default: 1/65,536 of the
-    /// pool, at least 64 KiB.
+    /// The unit of allocation, in bytes: a power of two, 4 KiB to 1 MiB. Default: 64 KiB, less in a
+    /// pool of less than 256 MiB, and more in one of more than 4 GiB.
     pub unit_bytes: Option<u64>,
     /// The used share of the capacity from which tables leave for the SSD, 0.1 to 0.95. Default:
     /// 0.8.
@@ -213,9 +213,9 @@ impl TlsmTuning {
 
     /// The unit of allocation in a pool of `pool_bytes`.
     pub(crate) fn unit_bytes_in(&self, pool_bytes: u64) -> u64 {
-        let share = (pool_bytes >> 16).next_power_of_two();
+        let usual = (pool_bytes >> 12).min(64 << 10).max(pool_bytes >> 16);
         self.unit_bytes
-            .unwrap_or(share.clamp(64 << 10, UNIT_BYTES_MAX))
+            .unwrap_or(usual.next_power_of_two().clamp(4096, UNIT_BYTES_MAX))
     }
 }
 

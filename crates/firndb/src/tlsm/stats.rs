@@ -4,6 +4,7 @@ use super::store::ListStore;
 use crate::read::state::ReadState;
 use firn_base::count::Counter;
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// What was written to lists, since the open.
 #[derive(Debug, Default)]
@@ -40,6 +41,11 @@ pub struct TlsmStats {
     pub chunk_bytes: u64,
     /// Bytes of the entries to which lists point.
     pub live_bytes: u64,
+    /// Bytes of these chunks to which no list points.
+    pub garbage_bytes: u64,
+    /// Bytes of nodes and chunks that no list of the current state has: readers or running jobs have
+    /// them.
+    pub buried_bytes: u64,
     /// Lists by level.
     pub lists: Vec<usize>,
     /// Entries that compactions linked.
@@ -70,18 +76,27 @@ impl ListStore {
         let facts = self.facts();
         let counters = &self.counters;
         let lists = state.tables().filter(|(_, run)| run.meta.list.is_some());
-        let mut by_level = Vec::new();
-        let mut live_bytes = 0;
+        let (mut by_level, mut chunks) = (Vec::new(), HashMap::new());
+        let (mut live_bytes, mut node_bytes) = (0, 0);
         for (level, run) in lists {
             by_level.resize(by_level.len().max(level.0 + 1), 0);
             by_level[level.0] += 1;
             live_bytes += run.meta.data_bytes;
+            for space in run.space() {
+                node_bytes += space.node_bytes();
+                let extents = space.chunks().map(|(chunk, _)| chunk.extent());
+                chunks.extend(extents.map(|extent| (extent.offset.get(), extent.len)));
+            }
         }
+        let chunk_bytes: u64 = chunks.values().sum();
         TlsmStats {
             capacity_bytes: facts.capacity_bytes,
             node_bytes: facts.node_bytes,
             chunk_bytes: facts.chunk_bytes,
             live_bytes,
+            garbage_bytes: chunk_bytes.saturating_sub(live_bytes),
+            buried_bytes: (facts.node_bytes + facts.chunk_bytes)
+                .saturating_sub(node_bytes + chunk_bytes),
             lists: by_level,
             linked: counters.linked.get(),
             flushed_bytes: counters.flushed_bytes.get(),

@@ -103,14 +103,14 @@ impl ListStore {
         }
     }
 
-    /// Promises room for a list of `entries` with `bytes` of keys and values, of which none is in
-    /// persistent memory yet. `None` if there is no room and the list may be a file instead.
+    /// Promises room for some `lists` of `entries` with `bytes` of keys and values, which are not in
+    /// persistent memory yet. `None` if there is no room and they may be files instead.
     ///
     /// # Errors
     /// `NoSpace` if there is no room and tables must be in persistent memory.
-    pub(crate) fn promise(&self, bytes: u64, entries: u64) -> Result<Option<Headroom>> {
-        // The last segment, the last chunk and the filter are rarely full.
-        let wanted = bytes + entries * BESIDE_ENTRY + 4 * self.unit_bytes;
+    pub(crate) fn promise(&self, lists: u64, bytes: u64, entries: u64) -> Result<Option<Headroom>> {
+        // The last segment, the last chunk and the filter of a list are rarely full.
+        let wanted = bytes + entries * BESIDE_ENTRY + 3 * lists * self.unit_bytes;
         let has_room = self.facts().has_room(wanted, 1.0);
         let promised = match has_room {
             true => self.pool.reserve(wanted),
@@ -121,18 +121,20 @@ impl ListStore {
         };
         match promised {
             Ok(headroom) => Ok(Some(headroom)),
-            Err(error) if error.kind() == ErrorKind::NoSpace => match self.tuning.tiering {
-                Tiering::None => Err(error.context(
-                    "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
-                     something, raise pm.size, or choose another tiering",
-                )),
-                Tiering::Leveled(_) | Tiering::Lru => {
-                    self.counters.spilled.add(1);
-                    Ok(None)
-                }
-            },
+            Err(error) if self.may_spill(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(
+                "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
+                 something, raise pm.size, or choose another tiering",
+            )),
             Err(error) => Err(error),
         }
+    }
+
+    /// True if tables that find no room may be files. Counts the job that does.
+    pub(crate) fn may_spill(&self, error: &Error) -> bool {
+        let may = error.kind() == ErrorKind::NoSpace && self.tuning.tiering != Tiering::None;
+        self.counters.spilled.add(u64::from(may));
+        may
     }
 
     /// A writer of the list `id`, which allocates from `headroom` while that lasts.

@@ -342,15 +342,32 @@ impl Recovery {
         if self.trees.is_some() && !self.replayed_goes_past() {
             return self.insert_replayed(buffer);
         }
-        self.write_recovered(MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?)
+        let merge = || MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())]);
+        let lists = 1 + self.version.layout.cuts().len() as u64;
+        let bytes = buffer.used_bytes() as u64;
+        let lists = match &self.compaction.lists {
+            Some(store) => ListTarget::recovered(store, self.replaying.log_id, lists, bytes)?,
+            None => None,
+        };
+        let has_lists = lists.is_some();
+        match self.write_lists_or_files(merge()?, lists) {
+            Err(error) if has_lists && self.compaction.may_spill(&error) => {
+                self.write_recovered(merge()?)
+            }
+            written => written,
+        }
     }
 
-    fn buffer_bytes(&self) -> u64 {
-        self.budget.write_buffer_bytes as u64
-    }
-
-    /// Writes `entries` to tables of level 0.
+    /// Writes `entries` to tables of level 0 in files.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
+        self.write_lists_or_files(entries, None)
+    }
+
+    fn write_lists_or_files(
+        &mut self,
+        entries: impl Entries,
+        lists: Option<ListTarget>,
+    ) -> Result<()> {
         let output = Output {
             log_id: self.replaying.log_id,
             cuts: self.version.layout.cuts().clone(),
@@ -358,12 +375,6 @@ impl Recovery {
         };
         let below =
             OverlapTracker::new(Level::ZERO, self.version.levels.below(Level::ZERO).to_vec());
-        let lists = match &self.compaction.lists {
-            Some(store) => {
-                ListTarget::recovered(store, self.replaying.log_id, self.buffer_bytes())?
-            }
-            None => None,
-        };
         let work = write_outputs(
             entries,
             &[SeqNo::MAX],
