@@ -69,6 +69,38 @@ fn lab_joint() {
 }
 
 #[test]
+fn tlsm_joint() {
+    let tally = suite("tlsm_joint");
+    let all = [tally.linked, tally.resumed, tally.evicted_lists]
+        .iter()
+        .all(|&count| count > 0);
+    assert!(
+        all || std::env::var("FIRN_SEED").is_ok(),
+        "one way of a compaction was not taken: {tally}"
+    );
+}
+
+#[test]
+fn tlsm_io() {
+    suite("tlsm_io");
+}
+
+#[test]
+fn tlsm_checkpoint_cut() {
+    suite("tlsm_checkpoint_cut");
+}
+
+#[test]
+fn tlsm_recovery_cut() {
+    suite("tlsm_recovery_cut");
+}
+
+#[test]
+fn tlsm_creation_cut() {
+    suite("tlsm_creation_cut");
+}
+
+#[test]
 fn lab_io() {
     suite("lab_io");
 }

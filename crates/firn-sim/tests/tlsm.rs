@@ -7,6 +7,7 @@ mod rig;
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{Options, PmConfig, Profile, Tiering, TlsmStats, TlsmTuning};
 use rig::Rig;
+use std::sync::{Arc, Mutex};
 
 /// Lists of 4 KiB units in a simulated pool of `bytes`.
 fn lists(bytes: u64, tiering: Tiering) -> impl FnOnce(&mut Options) {
@@ -29,24 +30,16 @@ fn tlsm(rig: &Rig) -> TlsmStats {
 fn tlsm_holds_what_a_map_holds() {
     for tiering in [Tiering::Lru, Tiering::Leveled(1), Tiering::None] {
         let mut rig = Rig::loaded(Profile::Tlsm, 6_000, lists(4 << 20, tiering));
-        eprintln!("loaded");
         rig.check();
-        eprintln!("checked");
         rig.delete_some();
-        eprintln!("deleted");
         rig.put(2_000, 1_000_000);
-        eprintln!("put");
         rig.check();
         let rig = rig.reopened();
-        eprintln!("reopened");
         rig.check();
         let rig = rig.killed();
-        eprintln!("killed");
         rig.check();
         rig.db.compact().unwrap();
-        eprintln!("compacted");
         rig.check();
-        println!("{tiering:?} {:?}", tlsm(&rig));
     }
 }
 
@@ -59,26 +52,40 @@ fn tlsm_small_pools_lose_nothing() {
             rig.delete_some();
             rig.put(3_000, 5_000);
             rig.check();
-            println!("{kib} {tiering:?} {:?}", tlsm(&rig));
             rig.killed().check();
         }
     }
 }
 
+/// A compaction is cut at every store to persistent memory: the next process goes on with it, and
+/// nothing that it dropped comes back.
 #[test]
-fn debug_one() {
-    let mut rig = Rig::loaded(Profile::Tlsm, 6_000, lists(4 << 20, Tiering::Lru));
-    rig.check();
-    rig.delete_some();
-    rig.events.0.lock().unwrap().clear();
-    for i in 0..300 {
-        if !rig.inline.step() {
-            eprintln!("idle after {i}");
+fn tlsm_10_a_cut_compaction_goes_on() {
+    let (mut resumed, mut cuts) = (0, 0);
+    for stores in (3..4000).step_by(11) {
+        let mut rig = Rig::loaded(Profile::Tlsm, 1_200, lists(4 << 20, Tiering::Lru));
+        rig.delete_some();
+        let (slot, fs) = (Arc::new(Mutex::new(None)), rig.fs.clone());
+        let memory = rig.options.environment.memory.clone().unwrap();
+        let at_cut = slot.clone();
+        memory.cut_after(stores, move |cut| {
+            *at_cut.lock().unwrap() = Some(cut);
+            fs.halt();
+        });
+        if rig.db.compact().is_ok() {
             break;
         }
+        let Some(cut) = slot.lock().unwrap().take() else {
+            panic!("no cut")
+        };
+        cuts += 1;
+        rig.options.environment.memory = Some(cut.killed());
+        let rig = rig.killed();
+        rig.check();
+        rig.settle();
+        rig.check();
+        resumed += tlsm(&rig).resumed;
     }
-    eprintln!("{:?}", tlsm(&rig));
-    for event in rig.events.0.lock().unwrap().drain(..).take(60) {
-        eprintln!("   {event:?}");
-    }
+    assert!(cuts > 5, "{cuts} cuts");
+    assert!(resumed > 0, "none of {cuts} compactions went on");
 }

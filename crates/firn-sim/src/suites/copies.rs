@@ -36,6 +36,12 @@ pub(crate) fn lab_checkpoint_cut(seed: u64) -> Tally {
     cut_a_checkpoint(Start::trees(&mut random, seed), random)
 }
 
+/// `tlsm_checkpoint_cut`: the same for a database whose tables are lists in persistent memory.
+pub(crate) fn tlsm_checkpoint_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_a_checkpoint(Start::lists(&mut random, seed), random)
+}
+
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
     let Start {

@@ -129,6 +129,32 @@ pub(crate) fn lab_joint(seed: u64) -> Tally {
     )
 }
 
+/// The same for a database whose tables are lists in persistent memory as far as there is room, so
+/// that cuts hit links.
+pub(crate) fn tlsm_joint(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let mut setup = Setup {
+        profile: Profile::Tlsm,
+        pool: true,
+        ..Setup::random(&mut random)
+    };
+    let mut remains = Remains {
+        machine: Machine::new(&setup, seed),
+        history: History::default(),
+        death: Death::Kill,
+    };
+    if random.one_in(2) {
+        // So many entries that compactions make several lists.
+        (setup.keys, setup.value_bytes_max) = (4000, 60);
+        let mut session =
+            Session::open(&setup, &remains.machine, History::default()).expect("a new database");
+        session.run(700, &mut random).expect("no fault");
+        remains.machine = remains.machine.die(Death::Kill, &mut random);
+        remains.history = std::mem::take(&mut session.history);
+    }
+    lives(&setup, remains, &mut random)
+}
+
 fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
     let mut tally = Tally::default();
     for _ in 0..1 + random.below(3) {
@@ -138,6 +164,7 @@ fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
     let mut session = recover(setup, &remains, &mut tally);
     session.run(50, random).expect("fifty more operations");
     session.settle().expect("the end");
+    tally.lived(&session.db().stats());
     tally
 }
 

@@ -82,7 +82,7 @@ impl ListStore {
             by_level.resize(by_level.len().max(level.0 + 1), 0);
             by_level[level.0] += 1;
             live_bytes += run.meta.data_bytes;
-            for space in run.space() {
+            if let Some(space) = run.space() {
                 node_bytes += space.node_bytes();
                 let extents = space.chunks().map(|(chunk, _)| chunk.extent());
                 chunks.extend(extents.map(|extent| (extent.offset.get(), extent.len)));
