@@ -32,6 +32,8 @@ const HUNT: &[(&str, u64)] = &[
     ("joint", 600),
     ("block_append", 8),
     ("lab_joint", 60),
+    ("tlsm_joint", 60),
+    ("tlsm_link_cut", 300),
     ("pm_seq_hot", 12),
     ("pm_seq_placed", 7),
     ("model", 10),
@@ -53,6 +55,8 @@ const RARE: &[(&str, u64)] = &[
     ("joint", 183),
     // sst.append.sync
     ("block_append", 2),
+    // list.fence
+    ("pm_seq_lists", 23),
     // hot.seqno.check
     ("repair_cut", 81),
     // hot.value.fence

@@ -220,6 +220,10 @@ impl Setup {
                 limits.level_fan_out,
             ) = (1, 1 << 10, 100);
         }
+        if self.profile == Profile::Tlsm {
+            // Several segments of the smallest size.
+            limits.table_bytes = 24 << 10;
+        }
         if self.partitions > 1 {
             // So small that partitions are divided and joined many times in a run.
             limits.partitions_max = self.partitions as usize;

@@ -118,6 +118,13 @@ pub static SUITES: &[Suite] = &[
         run: joint::tlsm_joint,
     },
     Suite {
+        name: "tlsm_link_cut",
+        about: "a kill inside a compaction that links, its continuation, and a power cut",
+        seeds: Seeds::random(200),
+        weight: 6,
+        run: joint::tlsm_link_cut,
+    },
+    Suite {
         name: "tlsm_io",
         about: "io_countdown, io_several, fsync_fail and disk_cap of a database whose tables are lists in persistent memory",
         seeds: Seeds::random(200),

@@ -81,6 +81,15 @@ fn tlsm_joint() {
 }
 
 #[test]
+fn tlsm_link_cut() {
+    let tally = suite("tlsm_link_cut");
+    assert!(
+        tally.resumed > 0 || std::env::var("FIRN_SEED").is_ok(),
+        "no compaction went on: {tally}"
+    );
+}
+
+#[test]
 fn tlsm_io() {
     suite("tlsm_io");
 }

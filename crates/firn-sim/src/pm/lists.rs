@@ -2,7 +2,7 @@
 //! what nothing names any more is freed.
 //!
 //! The root stands for the manifest: an entry per list, whose word is the list's place. One commit
-//! replaces the inputs of a job with its output. A relocation stops in the middle, with an anchor in
+//! replaces the inputs of a job with its output. A relocation stops before that, with an anchor in
 //! the root. An open goes on with it; the same process gives it up with the next operation.
 
 use super::structure::{Structure, live, pattern};
@@ -16,6 +16,7 @@ use firn_table::pm_skiplist::{
     Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace,
     ListSpace, ListTotals, ListWriter, claim, claim_anchored, peek, verify,
 };
+use firn_table::sst::{Got, Query};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +29,11 @@ const FILTER_BITS: u32 = 10;
 const NEXT: u16 = 0;
 /// The kind of the root entry whose word is the place of the unfinished list.
 const ANCHOR: u16 = u16::MAX;
+/// The kind of the root entry whose word is the entry at which an open went on with a relocation, for
+/// the layout that the model expects.
+const MOVED: u16 = u16::MAX - 1;
+/// No entry.
+const UNBROKEN: u16 = u16::MAX;
 /// Bytes of a value that has a chunk of its own.
 const LARGE: usize = 5_000;
 
@@ -36,8 +42,9 @@ const LARGE: usize = 5_000;
 pub(crate) struct Shape {
     entries: u16,
     has_large: bool,
-    /// The entry with which the process began that went on with their relocation.
-    resumed_at: Option<u16>,
+    /// The entry with which the process began that went on with their relocation, if they were
+    /// relocated; [`UNBROKEN`] if one process did all of it.
+    moved: Option<u16>,
 }
 
 /// Where the entries lie makes no difference to what they are.
@@ -51,7 +58,7 @@ impl Shape {
     fn value(self, version: u64, key: u16) -> Vec<u8> {
         let len = match key {
             0 if self.has_large => LARGE,
-            _ => 8 + usize::from(key % 16),
+            _ => 2 + usize::from(key % 8),
         };
         pattern(version << 16 | u64::from(key), len as u64)
     }
@@ -66,7 +73,7 @@ impl Shape {
                 bytes.push(more.next_multiple_of(GRANULE_BYTES));
                 continue;
             }
-            if self.resumed_at == Some(key) {
+            if self.moved == Some(key) {
                 open = None;
             }
             // Entries do not cross chunks.
@@ -93,7 +100,7 @@ fn flush(entries: u16, has_large: bool) -> Op {
     Op::Flush(Shape {
         entries,
         has_large,
-        resumed_at: None,
+        moved: None,
     })
 }
 
@@ -104,7 +111,7 @@ pub(crate) enum Op {
     Flush(Shape),
     /// Merges the two oldest lists by links.
     Link,
-    /// Relocates the newest list, if it is of one flush and long, and stops after two segments.
+    /// Relocates the newest list, if it is of one flush and long, and stops before it is installed.
     Half,
     /// Drops the oldest list.
     Drop,
@@ -160,12 +167,14 @@ fn segments(list: &Flushes, job_bytes: u64) -> Vec<u16> {
     starts
 }
 
-const RELOCATION_BYTES: u64 = 24 + 8;
+const RELOCATION_BYTES: u64 = 24 + 8 * (1 + PADDING);
+/// Inputs that there are not, so that a relocation with few entries has three segments.
+const PADDING: u64 = 400;
 
 /// Bytes of the segments of a list, and of its filter.
 fn node_bytes(list: &Flushes) -> u64 {
-    let is_resumed = |shape: &Shape| shape.resumed_at.is_some();
-    let job_bytes = match (list.len(), list.values().any(is_resumed)) {
+    let is_moved = |shape: &Shape| shape.moved.is_some();
+    let job_bytes = match (list.len(), list.values().any(is_moved)) {
         (1, false) => 24,
         (1, true) => RELOCATION_BYTES,
         _ => 24 + 2 * 8,
@@ -173,22 +182,15 @@ fn node_bytes(list: &Flushes) -> u64 {
     segments(list, job_bytes).len() as u64 * UNIT + GRANULE_BYTES
 }
 
-/// The entry at which a relocation of the list stops, if it is long enough for one.
-fn half(list: &Flushes) -> Option<u16> {
-    let one = list.values().next().filter(|_| list.len() == 1)?;
-    if one.resumed_at.is_some() {
-        return None;
-    }
-    segments(list, RELOCATION_BYTES).get(2).copied()
-}
-
-/// Bytes of a relocation that stopped at `entry`. That entry is in memory only, but has its chunk.
-fn half_bytes(list: &Flushes, entry: u16) -> u64 {
-    let of = list
-        .values()
-        .next()
-        .map_or(Vec::new(), |shape| shape.chunks().0);
-    (2 + of[usize::from(entry)] as u64 + 1) * UNIT
+/// The list once it is relocated, if it is long enough for that.
+fn relocated(list: &Flushes) -> Option<Flushes> {
+    let (&version, one) = list.iter().next().filter(|_| list.len() == 1)?;
+    let is_long = one.moved.is_none() && segments(list, RELOCATION_BYTES).len() > 2;
+    let moved = Shape {
+        moved: Some(UNBROKEN),
+        ..*one
+    };
+    is_long.then(|| [(version, moved)].into())
 }
 
 /// The lists in a pool.
@@ -197,9 +199,9 @@ pub(crate) struct Lists {
     lists: Vec<(FileId, Arc<List>)>,
     next: u64,
     /// A relocation that stopped.
-    half: Option<ListWriter>,
-    /// The entry at which an open went on with the list of this version.
-    resumed: BTreeMap<u64, u16>,
+    half: Option<ListSpace>,
+    /// For the list of this version, the entry at which an open went on with its relocation.
+    moved: BTreeMap<u64, u16>,
 }
 
 fn opened(space: ListSpace, totals: ListTotals) -> Result<Arc<List>> {
@@ -305,12 +307,12 @@ impl Lists {
         self.install(Some(new), 0..2)
     }
 
-    /// Copies the newest list up to its third segment, and leaves it at that.
+    /// Copies the newest list, with an anchor as soon as that can be, and leaves it at that.
     fn half(&mut self) -> Result<()> {
         let Some((id, list)) = self.lists.last() else {
             return Ok(());
         };
-        if half(&self.flushes(list)?).is_none() {
+        if relocated(&self.flushes(list)?).is_none() {
             return Ok(());
         }
         let job = ListJob {
@@ -318,21 +320,33 @@ impl Lists {
             level: 1,
             log_id: FileId(0),
             previous: 0,
-            inputs: vec![*id],
+            inputs: std::iter::once(*id)
+                .chain((0..PADDING).map(|_| FileId(0)))
+                .collect(),
         };
         let mut writer = ListWriter::new(self.pool.clone(), self.options(job), None);
         let mut iter = ListIter::new(list.clone());
         iter.first()?;
-        let place = loop {
+        let mut is_anchored = false;
+        while iter.valid() {
             iter.load()?;
             writer.push(iter.key(), iter.tag(), iter.value())?;
-            if let Some(place) = writer.place() {
-                break place;
+            if let Some(place) = writer.place().filter(|_| !is_anchored) {
+                let anchor = (ANCHOR, place.first.offset.get());
+                self.set_words([anchor, (NEXT, self.next + 1)])?;
+                is_anchored = true;
             }
             iter.next()?;
-        };
-        self.pool.commit_with(Fenced::nothing(), |root| {
-            for (kind, word) in [(ANCHOR, place.first.offset.get()), (NEXT, self.next + 1)] {
+        }
+        self.next += 1;
+        self.half = Some(writer.finish()?.0);
+        Ok(())
+    }
+
+    /// Commits words of the root.
+    fn set_words<const N: usize>(&self, words: [(u16, u64); N]) -> Result<()> {
+        let committed = self.pool.commit_with(Fenced::nothing(), |root| {
+            for (kind, word) in words {
                 root.set(RootEntry {
                     owner: Owner::Test,
                     kind,
@@ -341,47 +355,52 @@ impl Lists {
                 });
             }
             Ok(())
-        })?;
-        self.next += 1;
-        self.half = Some(writer);
-        Ok(())
+        });
+        committed.map(drop)
     }
 
     /// Gives a relocation up that stopped.
     fn give_up(&mut self) -> Result<()> {
-        if self.half.is_none() {
+        let Some(half) = self.half.take() else {
             return Ok(());
-        }
+        };
         self.pool.commit_with(Fenced::nothing(), |root| {
             let _gone = root.remove(Owner::Test, ANCHOR);
             Ok(())
         })?;
-        self.half = None;
-        Ok(())
+        half.release()
     }
 
     /// Goes on with a relocation that a crash cut short.
     fn go_on(&mut self, anchored: Anchored) -> Result<()> {
-        let Anchored::Unfinished(unfinished) = anchored else {
-            return Err(Error::invalid("a relocation that stopped has no terminal"));
+        let job = match &anchored {
+            Anchored::Complete(list) => &list.job,
+            Anchored::Unfinished(list) => list.job(),
         };
-        let input = unfinished.job().inputs.first().copied();
+        let input = job.inputs.first().copied();
         let at = self.lists.iter().position(|(id, _)| Some(*id) == input);
         let at = at.ok_or_else(|| Error::invalid("a relocation without its input"))?;
-        let list = self.lists[at].1.clone();
-        let (mut writer, last) = ListWriter::resume(unfinished, UNIT, FILTER_BITS, None)?;
-        let mut iter = ListIter::new(list);
-        iter.seek(&last.key, last.tag)?;
-        iter.next()?;
-        let next = u16::from_be_bytes([iter.key()[0], iter.key()[1]]);
-        self.resumed.insert(iter.tag().seqno().0, next);
-        while iter.valid() {
-            iter.load()?;
-            writer.push(iter.key(), iter.tag(), iter.value())?;
-            iter.next()?;
-        }
+        let mut iter = ListIter::new(self.lists[at].1.clone());
+        iter.first()?;
+        let (version, mut next) = (iter.tag().seqno().0, UNBROKEN);
+        let new = match anchored {
+            Anchored::Complete(FoundList { space, totals, .. }) => (space, totals),
+            Anchored::Unfinished(unfinished) => {
+                let (mut writer, last) = ListWriter::resume(unfinished, UNIT, FILTER_BITS, None)?;
+                iter.seek(&last.key, last.tag)?;
+                iter.next()?;
+                next = u16::from_be_bytes([iter.key()[0], iter.key()[1]]);
+                while iter.valid() {
+                    iter.load()?;
+                    writer.push(iter.key(), iter.tag(), iter.value())?;
+                    iter.next()?;
+                }
+                writer.finish()?
+            }
+        };
         drop(iter);
-        let new = writer.finish()?;
+        self.moved.insert(version, next);
+        self.set_words([(MOVED, version << 16 | u64::from(next))])?;
         self.install(Some(new), at..at + 1)
     }
 
@@ -397,7 +416,7 @@ impl Lists {
             let shape = counts.entry(version).or_insert(Shape {
                 entries: 0,
                 has_large: iter.value().len() == LARGE,
-                resumed_at: self.resumed.get(&version).copied(),
+                moved: self.moved.get(&version).copied(),
             });
             let key = shape.entries;
             let expected = shape.value(version, key);
@@ -406,6 +425,10 @@ impl Lists {
                 return Err(Error::invalid(format!(
                     "an entry of flush {version} is another"
                 )));
+            }
+            let query = Query::new(iter.key(), iter.tag().seqno());
+            if !matches!(list.get(&query)?, Got::Found { tag, .. } if tag == iter.tag()) {
+                return Err(Error::invalid(format!("key {key} is not found")));
             }
             shape.entries += 1;
             iter.next()?;
@@ -416,7 +439,7 @@ impl Lists {
 
 impl Structure for Lists {
     const NAME: &'static str = "lists";
-    const POOL_BYTES: u64 = 512 << 10;
+    const POOL_BYTES: u64 = 256 << 10;
     type Op = Op;
     type State = State;
     type Beside = ();
@@ -425,7 +448,7 @@ impl Structure for Lists {
         vec![
             flush(1, false),
             flush(3, true),
-            flush(600, false),
+            flush(320, false),
             Op::Link,
             Op::Half,
             Op::Drop,
@@ -445,7 +468,12 @@ impl Structure for Lists {
                 merged.extend(state.lists.remove(0));
                 state.lists.insert(0, merged);
             }
-            Op::Half if state.lists.last().is_some_and(|list| half(list).is_some()) => {
+            Op::Half
+                if state
+                    .lists
+                    .last()
+                    .is_some_and(|list| relocated(list).is_some()) =>
+            {
                 state.made += 1;
                 state.is_half = true;
             }
@@ -459,8 +487,11 @@ impl Structure for Lists {
         let flushes: BTreeMap<&u64, &Shape> = state.lists.iter().flatten().collect();
         let chunks = flushes.values().flat_map(|shape| shape.chunks().1);
         let newest = state.lists.last().filter(|_| state.is_half);
-        let unfinished = newest.and_then(|list| Some(half_bytes(list, half(list)?)));
-        nodes + chunks.sum::<u64>() + unfinished.unwrap_or_default()
+        let half = newest.and_then(relocated).map_or(0, |list| {
+            let chunks = list.values().flat_map(|shape| shape.chunks().1);
+            node_bytes(&list) + chunks.sum::<u64>()
+        });
+        nodes + chunks.sum::<u64>() + half
     }
 
     fn beside() {}
@@ -475,7 +506,7 @@ impl Structure for Lists {
         let next = root.find(Owner::Test, NEXT).map_or(1, |entry| entry.word);
         let anchor = root.find(Owner::Test, ANCHOR).map(|entry| entry.word);
         let lists = root.entries.iter();
-        let lists = lists.filter(|entry| !matches!(entry.kind, NEXT | ANCHOR));
+        let lists = lists.filter(|entry| !matches!(entry.kind, NEXT | ANCHOR | MOVED));
         let named = lists.map(|entry| (u64::from(entry.kind), entry.word));
         let (mut chunks, mut found) = (Chunks::default(), Vec::new());
         for (id, offset) in named {
@@ -500,12 +531,14 @@ impl Structure for Lists {
         }
         // A merged list has a higher id than lists that are newer.
         lists.sort_by_key(|(_, list)| list.totals().seqno_min);
+        let moved = root.find(Owner::Test, MOVED).map(|entry| entry.word);
+        let moved = moved.map(|word| (word >> 16, word as u16));
         let mut lists = Lists {
             pool,
             lists,
             next,
             half: None,
-            resumed: BTreeMap::new(),
+            moved: moved.into_iter().collect(),
         };
         match anchored {
             Some(anchored) => lists.go_on(anchored)?,

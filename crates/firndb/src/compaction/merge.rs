@@ -28,7 +28,7 @@ use crate::read::run_iter::{LevelIter, RunIter};
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
 use crate::sites;
-use crate::tlsm::{Anchor, ListStore, NewList};
+use crate::tlsm::{Anchor, COPY_BYTES, LINK_BYTES, ListStore, NewList};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
@@ -323,12 +323,12 @@ fn list_target(
         .buffer
         .as_ref()
         .map(|buffer| buffer.used_bytes() as u64);
-    let (mut bytes, mut entries) = (of_buffer.map_or(0, |bytes| bytes + bytes / 8), 0);
+    let mut bytes = of_buffer.map_or(0, |bytes| bytes + bytes / 8);
     for (_, run) in &plan.tables {
-        entries += run.meta.entries;
-        // The entries of a list stay where they are.
+        bytes += run.meta.entries * LINK_BYTES;
         bytes += match (run.space(), &plan.relocate) {
-            (None, _) => run.meta.live_bytes(),
+            (None, _) => run.meta.live_bytes() + run.meta.entries * (COPY_BYTES - LINK_BYTES),
+            // The entries of a list stay where they are.
             (Some(_), None) => 0,
             (Some(space), Some(relocate)) => space
                 .chunks()
@@ -338,9 +338,16 @@ fn list_target(
         };
     }
     let tables = plan.input_bytes() / context.limits.table_bytes.max(1);
-    let lists = 1 + around.cuts.len() as u64 + tables + tables / 2;
-    let Some(headroom) = store.promise(lists, bytes, entries)? else {
-        return Ok(None);
+    let lists = 1 + around.cuts.len() as u64 + tables;
+    let cut = plan.resume.as_ref().and_then(|cut| cut.lock().take());
+    let headroom = match store.promise(lists, bytes) {
+        Ok(Some(headroom)) => headroom,
+        other => {
+            if let Some(cut) = cut {
+                cut.discard(store);
+            }
+            return other.map(|_| None);
+        }
     };
     let cause = match (&plan.buffer, &plan.relocate) {
         (Some(_), _) => ListCause::Flush,
@@ -358,7 +365,6 @@ fn list_target(
         inputs: plan.tables.iter().map(|(_, run)| run.meta.id).collect(),
     };
     let target = ListTarget::new(store, headroom, job, plan.relocate.clone());
-    let cut = plan.resume.as_ref().and_then(|cut| cut.lock().take());
     match cut {
         Some(cut) => target.resumed(cut).map(Some),
         None => Ok(Some(target)),

@@ -62,7 +62,7 @@ impl ListTarget {
         lists: u64,
         bytes: u64,
     ) -> Result<Option<ListTarget>> {
-        let headroom = store.promise(lists, bytes + bytes / 8, 0)?;
+        let headroom = store.promise(lists, bytes + bytes / 8)?;
         let job = ListJob::flush(log_id);
         Ok(headroom.map(|headroom| ListTarget::new(store, headroom, job, None)))
     }

@@ -16,9 +16,10 @@ use firn_table::pm_skiplist::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of a list beside each entry and its key and value: a node, its share of refs and filter,
-/// the entry's head and padding.
-const BESIDE_ENTRY: u64 = 48;
+/// Bytes of a list for each entry: a node, and its share of refs and filter.
+pub(crate) const LINK_BYTES: u64 = 20;
+/// Bytes for each entry that is copied, beside its key and value.
+pub(crate) const COPY_BYTES: u64 = LINK_BYTES + 28;
 
 /// The lists' part of the pool.
 pub(crate) struct ListStore {
@@ -103,14 +104,14 @@ impl ListStore {
         }
     }
 
-    /// Promises room for some `lists` of `entries` with `bytes` of keys and values, which are not in
-    /// persistent memory yet. `None` if there is no room and they may be files instead.
+    /// Promises room for some `lists` with `bytes` of nodes and entries. `None` if there is no room and
+    /// they may be files instead.
     ///
     /// # Errors
     /// `NoSpace` if there is no room and tables must be in persistent memory.
-    pub(crate) fn promise(&self, lists: u64, bytes: u64, entries: u64) -> Result<Option<Headroom>> {
-        // The last segment, the last chunk and the filter of a list are rarely full.
-        let wanted = bytes + entries * BESIDE_ENTRY + 3 * lists * self.unit_bytes;
+    pub(crate) fn promise(&self, lists: u64, bytes: u64) -> Result<Option<Headroom>> {
+        // The last segment and the filter of a list are rarely full, nor is the last chunk of all.
+        let wanted = bytes + (2 * lists + 1) * self.unit_bytes;
         let has_room = self.facts().has_room(wanted, 1.0);
         let promised = match has_room {
             true => self.pool.reserve(wanted),

@@ -218,20 +218,11 @@ impl CutJob {
             begun: self.begun,
             last: None,
         };
-        for FoundList { space, totals, .. } in self.complete {
-            // From here on a failure frees it.
-            let space = Arc::new(space);
-            let ends = ends(&space, &totals);
-            let space = Arc::into_inner(space)
-                .ok_or_else(|| Error::invalid("a list that is continued has one owner"))?;
-            let list = NewList::new(space, totals);
-            let (smallest, largest, tag) = ends?;
-            if let Some((space, totals)) = list.get() {
-                let keys = (smallest, largest.clone());
-                resumed.metas.push(TableMeta::of_list(space, totals, keys));
+        for list in self.complete {
+            if let Err(error) = resumed.take(list) {
+                resumed.begun.into_iter().for_each(Unfinished::discard);
+                return Err(error);
             }
-            resumed.last = Some((largest, tag));
-            resumed.lists.push(list);
         }
         Ok(resumed)
     }
@@ -245,6 +236,26 @@ pub(crate) struct Resumed {
     pub(crate) begun: Option<Unfinished>,
     /// The last entry of the complete lists.
     pub(crate) last: Option<(Vec<u8>, Tag)>,
+}
+
+impl Resumed {
+    /// Adds a complete list. If it is damaged, it is freed.
+    fn take(&mut self, list: FoundList) -> Result<()> {
+        let FoundList { space, totals, .. } = list;
+        let space = Arc::new(space);
+        let ends = ends(&space, &totals);
+        let space = Arc::into_inner(space)
+            .ok_or_else(|| Error::invalid("a list that is continued has one owner"))?;
+        let list = NewList::new(space, totals);
+        let (smallest, largest, tag) = ends?;
+        if let Some((space, totals)) = list.get() {
+            let keys = (smallest, largest.clone());
+            self.metas.push(TableMeta::of_list(space, totals, keys));
+        }
+        self.last = Some((largest, tag));
+        self.lists.push(list);
+        Ok(())
+    }
 }
 
 /// The smallest key, the largest, and the last tag.

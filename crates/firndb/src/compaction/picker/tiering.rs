@@ -17,7 +17,7 @@ use crate::manifest::{Level, PartId};
 use crate::options::tuning::{Tiering, TlsmVictim};
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
-use crate::tlsm::ListFacts;
+use crate::tlsm::{LINK_BYTES, ListFacts};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,8 +26,6 @@ use std::sync::Arc;
 const LEVEL0_SHARE: f64 = 0.4;
 /// The part of the share from which lists leave that tables from files may fill.
 const PROMOTE_SHARE: f64 = 0.875;
-/// Bytes of a list for each linked entry: a node, and its share of refs and filter.
-const LINK_BYTES: u64 = 20;
 
 /// The next action, if one is due.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
