@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 const POOL_BYTES: u64 = 40 << 10;
 /// Additional bytes for level 0, its hot buffer, and logs.
 const TREES_BYTES: u64 = 64 << 10;
-/// And in profile `tlsm`, beside two write buffers.
+/// Bytes for lists in profile `tlsm`, beside two write buffers.
 const LISTS_BYTES: u64 = 128 << 10;
 
 /// Files and memory.

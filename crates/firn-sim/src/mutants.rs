@@ -55,6 +55,8 @@ const RARE: &[(&str, u64)] = &[
     ("joint", 183),
     // sst.append.sync
     ("block_append", 2),
+    // pm.claim.flush
+    ("tlsm_link_cut", 120),
     // list.fence
     ("pm_seq_lists", 23),
     // hot.seqno.check

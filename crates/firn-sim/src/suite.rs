@@ -126,7 +126,7 @@ pub static SUITES: &[Suite] = &[
     },
     Suite {
         name: "tlsm_io",
-        about: "io_countdown, io_several, fsync_fail and disk_cap of a database whose tables are lists in persistent memory",
+        about: "io_countdown, io_several, fsync_fail and disk_cap of a database with lists in persistent memory",
         seeds: Seeds::random(200),
         weight: 12,
         run: io::tlsm_io,

@@ -83,8 +83,8 @@ pub use lifecycle::stored::profile_at;
 pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
 pub use options::tuning::{
-    BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering, TlsmTuning, TlsmVictim,
-    Tuning,
+    BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering, TlsmBuild, TlsmTuning,
+    TlsmVictim, Tuning,
 };
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
 pub use tlsm::TlsmStats;

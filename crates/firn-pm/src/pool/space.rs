@@ -27,8 +27,9 @@ impl Pool {
         self.region.load_from_file(extent.offset.get(), extent.len)
     }
 
-    /// Claims an extent that its writer, which was killed, may not have fenced. DURABLE AFTER, where
-    /// [`Pool::durable_at`] is `Fence`: its contents.
+    /// Claims an extent that its writer, which was killed, may not have fenced. DURABLE AFTER a
+    /// fence of this thread, such as that of the next commit, where [`Pool::durable_at`] is
+    /// `Fence`: its contents.
     ///
     /// # Errors
     /// As [`Pool::claim`].
@@ -36,7 +37,6 @@ impl Pool {
         self.claim(extent, owner)?;
         self.region
             .flush(&sites::PM_CLAIM_FLUSH, extent.offset.get(), extent.len)?;
-        self.region.fence(&sites::PM_CLAIM_FENCE);
         Ok(())
     }
 

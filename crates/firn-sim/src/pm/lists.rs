@@ -14,7 +14,7 @@ use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
     Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListOptions, ListPlace,
-    ListSpace, ListTotals, ListWriter, claim, claim_anchored, peek, verify,
+    ListSpace, ListTotals, ListWriter, Persist, claim, claim_anchored, peek, verify,
 };
 use firn_table::sst::{Got, Query};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +29,8 @@ const FILTER_BITS: u32 = 10;
 const NEXT: u16 = 0;
 /// The kind of the root entry whose word is the place of the unfinished list.
 const ANCHOR: u16 = u16::MAX;
-/// The kind of the root entry whose word is the entry at which an open went on with a relocation, for
-/// the layout that the model expects.
+/// The kind of the root entry whose word is the entry at which an open went on with a relocation,
+/// for the layout that the model expects.
 const MOVED: u16 = u16::MAX - 1;
 /// No entry.
 const UNBROKEN: u16 = u16::MAX;
@@ -222,6 +222,7 @@ impl Lists {
             id: FileId(self.next),
             unit_bytes: UNIT,
             filter_bits: FILTER_BITS,
+            persist: Persist::Together,
             job,
         }
     }
@@ -540,9 +541,8 @@ impl Structure for Lists {
             half: None,
             moved: moved.into_iter().collect(),
         };
-        match anchored {
-            Some(anchored) => lists.go_on(anchored)?,
-            None => {}
+        if let Some(anchored) = anchored {
+            lists.go_on(anchored)?;
         }
         Ok(lists)
     }

@@ -20,4 +20,4 @@ pub use recover::{
 };
 pub use space::{Chunk, ListPlace, ListSpace};
 pub use verify::{ListReport, salvage, verify};
-pub use write::{Linked, ListOptions, ListWriter, ResumePoint};
+pub use write::{Linked, ListOptions, ListWriter, Persist, ResumePoint};

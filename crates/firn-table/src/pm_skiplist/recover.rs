@@ -1,9 +1,9 @@
 //! Finds the extents of lists in a pool that was opened, and claims them.
 //!
 //! What a crash left of a list that was being written is found by its anchor. Each of its segments
-//! that another one or the anchor points to was fenced with its entries before, so it must be whole.
-//! The process that wrote it may have been killed before a fence of the words between them, so what
-//! it left is flushed once more.
+//! that another one or the anchor points to was fenced with its entries before, so it must be
+//! whole. The process that wrote it may have been killed before a fence of the words between them,
+//! so what it left is flushed once more.
 
 use super::layout::{END, END_BYTES, HEAD_BYTES, Head, ListJob, ListTotals, NEXT_AT, Ref};
 use super::space::{Chunk, ListPlace, ListSpace, Segment};
@@ -51,7 +51,7 @@ pub struct FoundList {
     pub job: ListJob,
 }
 
-/// What a crash left of a list that was being written.
+/// The beginning of a list that a crash left.
 #[derive(Debug)]
 pub struct Unfinished {
     /// Its extents. The last segment can be written to.
@@ -61,7 +61,7 @@ pub struct Unfinished {
     pub(super) own_chunks: Vec<bool>,
 }
 
-/// What an anchor leads to.
+/// The list that an anchor leads to.
 #[derive(Debug)]
 pub enum Anchored {
     /// A list with its terminal.

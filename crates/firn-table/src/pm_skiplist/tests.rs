@@ -37,6 +37,7 @@ impl World {
             id: FileId(id),
             unit_bytes: UNIT,
             filter_bits: 10,
+            persist: Persist::Together,
             job,
         }
     }

@@ -2,8 +2,8 @@
 //! already in chunks of other lists; nodes point to them.
 //!
 //! 1. A segment and the entries of its nodes are fenced before the segment before points to it, and
-//!    all of the list before its terminal. So a list with a terminal is complete, and a list without
-//!    one is complete up to the last segment that another points to.
+//!    all of the list before its terminal. So a list with a terminal is complete, and a list
+//!    without one is complete up to the last segment that another points to.
 //! 2. A writer that is dropped frees what it allocated, but for the chunks that it linked.
 //! 3. The anchor that names an unfinished list (its [`ListWriter::place`]) is set once the second
 //!    segment is there. So whatever a crash leaves of a list with an anchor is whole, and a writer
@@ -41,8 +41,22 @@ pub struct ListOptions {
     pub unit_bytes: u64,
     /// Bits of filter per entry; 0 for no filter.
     pub filter_bits: u32,
+    /// How entries are persisted.
+    pub persist: Persist,
     /// The job that writes it.
     pub job: ListJob,
+}
+
+/// How a writer persists entries (TLSM, V-C1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Persist {
+    /// Each field of an entry by itself.
+    Fields,
+    /// Each entry by itself.
+    Entries,
+    /// Many entries together, as they are copied.
+    #[default]
+    Together,
 }
 
 /// An entry in a chunk.
@@ -54,6 +68,11 @@ pub struct Linked {
 }
 
 impl Linked {
+    /// Bytes of the entry.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.bytes)
+    }
+
     /// The offset of its chunk in the pool.
     pub fn chunk_offset(&self) -> u64 {
         self.chunk.extent().offset.get()
@@ -177,6 +196,7 @@ impl ListWriter {
             id: space.list,
             unit_bytes,
             filter_bits,
+            persist: Persist::Together,
             job,
         };
         let mut writer = ListWriter::over(space, &own_chunks, options, headroom);
@@ -325,12 +345,23 @@ impl ListWriter {
         let at = open.len();
         let offset = open.extent.offset.get();
         let head = EntryHead::new(offset, at as u32, key, tag, value);
-        let end = open.staged.len() + bytes;
-        open.staged.extend_from_slice(&head.encode());
-        open.staged.extend_from_slice(key);
-        open.staged.extend_from_slice(value);
+        let (number, end) = (open.number, open.staged.len() + bytes);
+        for field in [&head.encode()[..], key, value] {
+            open.staged.extend_from_slice(field);
+            if self.options.persist == Persist::Fields {
+                // Each field is persisted again with those before it.
+                let place = place(open.extent, open.written as u64)?;
+                let _durable =
+                    self.pool
+                        .write_durable(&sites::LIST_FENCE, place, &[&open.staged])?;
+            }
+        }
         open.staged.resize(end, 0);
-        Ok((open.number, at as u32))
+        if self.options.persist != Persist::Together {
+            let flushed = self.write_staged()?;
+            let _durable = self.pool.fence(&sites::LIST_FENCE, flushed);
+        }
+        Ok((number, at as u32))
     }
 
     /// Copies the part of the open chunk that is in memory only. DURABLE AFTER: a fence.
@@ -538,6 +569,7 @@ impl Unfinished {
             id: self.space.list,
             unit_bytes: 0,
             filter_bits: 0,
+            persist: Persist::Together,
             job: self.job,
         };
         drop(ListWriter::over(

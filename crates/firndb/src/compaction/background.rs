@@ -591,6 +591,7 @@ impl Engine {
         }
         let state = self.state.load();
         jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        self.discard_cut(&state, &jobs);
         self.pick(&state, &jobs, true).is_none()
     }
 

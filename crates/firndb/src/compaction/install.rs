@@ -76,9 +76,7 @@ impl Engine {
             }
             return Err(error);
         }
-        for (space, totals) in lists.into_iter().filter_map(NewList::take) {
-            self.tables.add_list(space, totals);
-        }
+        NewList::install_all(lists, &self.tables);
         // The manifest names the lists now, so their anchor is stale.
         drop(anchor);
         let version = manifest.version();
@@ -94,10 +92,7 @@ impl Engine {
         let logs = logs.into_iter().map(Obsolete::Log);
         // A table that was moved or grew keeps its file.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
-        let tables = gone.map(|(_, run)| {
-            run.space().into_iter().for_each(|space| space.count_dead());
-            Obsolete::Table(run.clone())
-        });
+        let tables = gone.map(|(_, run)| Obsolete::of(run));
         let blocks = grown
             .into_iter()
             .map(|grown| Obsolete::Blocks(grown.run, grown.blocks));

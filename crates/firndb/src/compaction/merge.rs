@@ -14,7 +14,7 @@ use super::entries::{BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::visibility::Versions;
 use crate::compaction::output::{ListTarget, OpenOutput, Written};
-use crate::compaction::plan::{How, Medium, Plan, Reason};
+use crate::compaction::plan::{How, Plan, Reason};
 use crate::compaction::upper::Evicted;
 use crate::files::{FileIds, FileName, Files};
 use crate::gate::was_closed;
@@ -28,14 +28,13 @@ use crate::read::run_iter::{LevelIter, RunIter};
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
 use crate::sites;
-use crate::tlsm::{Anchor, COPY_BYTES, LINK_BYTES, ListStore, NewList};
+use crate::tlsm::{Anchor, ListStore, NewList};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::key::compare;
 use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
-use firn_table::pm_skiplist::{ListCause, ListJob};
 use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::sync::Arc;
 
@@ -252,7 +251,7 @@ pub(crate) async fn run(
             ..CompactionOutput::default()
         });
     }
-    let lists = list_target(plan, around, context)?;
+    let lists = ListTarget::of(plan, around, context)?;
     let has_lists = lists.is_some();
     let Written {
         metas,
@@ -307,68 +306,6 @@ async fn write(
     };
     let below = around.below(plan.level);
     write_outputs(merge, snapshots, below, output, lists, context).await
-}
-
-/// The making of lists, if `plan` wants them and there is room.
-fn list_target(
-    plan: &Plan,
-    around: &LevelContext,
-    context: &CompactionContext,
-) -> Result<Option<ListTarget>> {
-    let Some(store) = context.lists.as_ref().filter(|_| plan.medium == Medium::Pm) else {
-        return Ok(None);
-    };
-    // A memtable takes about as much for each entry as a list.
-    let of_buffer = plan
-        .buffer
-        .as_ref()
-        .map(|buffer| buffer.used_bytes() as u64);
-    let mut bytes = of_buffer.map_or(0, |bytes| bytes + bytes / 8);
-    for (_, run) in &plan.tables {
-        bytes += run.meta.entries * LINK_BYTES;
-        bytes += match (run.space(), &plan.relocate) {
-            (None, _) => run.meta.live_bytes() + run.meta.entries * (COPY_BYTES - LINK_BYTES),
-            // The entries of a list stay where they are.
-            (Some(_), None) => 0,
-            (Some(space), Some(relocate)) => space
-                .chunks()
-                .filter(|(chunk, _)| relocate.contains(&chunk.extent().offset.get()))
-                .map(|(_, live)| live)
-                .sum(),
-        };
-    }
-    let tables = plan.input_bytes() / context.limits.table_bytes.max(1);
-    let lists = 1 + around.cuts.len() as u64 + tables;
-    let cut = plan.resume.as_ref().and_then(|cut| cut.lock().take());
-    let headroom = match store.promise(lists, bytes) {
-        Ok(Some(headroom)) => headroom,
-        other => {
-            if let Some(cut) = cut {
-                cut.discard(store);
-            }
-            return other.map(|_| None);
-        }
-    };
-    let cause = match (&plan.buffer, &plan.relocate) {
-        (Some(_), _) => ListCause::Flush,
-        (None, Some(_)) => ListCause::Relocation,
-        (None, None) => ListCause::Compaction,
-    };
-    let job = ListJob {
-        cause,
-        level: plan.level.0 as u8,
-        log_id: plan
-            .buffer
-            .as_ref()
-            .map_or(FileId(0), |buffer| buffer.log_id),
-        previous: 0,
-        inputs: plan.tables.iter().map(|(_, run)| run.meta.id).collect(),
-    };
-    let target = ListTarget::new(store, headroom, job, plan.relocate.clone());
-    match cut {
-        Some(cut) => target.resumed(cut).map(Some),
-        None => Ok(Some(target)),
-    }
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -702,6 +639,9 @@ impl TablesWriter<'_> {
             return false;
         };
         let limits = &self.context.limits;
+        if self.lists.is_some() && !mechanisms::TLSM_SPLIT.is_on() {
+            return false;
+        }
         let full = writer.estimated_bytes()
             >= self.output.table_bytes.unwrap_or(limits.table_bytes)
             || writer.held_bytes() >= self.context.keys_bytes;

@@ -1,8 +1,10 @@
 //! The table that a compaction is writing, in a file or in persistent memory.
 
-use super::merge::{CompactionContext, Output};
+use super::merge::{CompactionContext, LevelContext, Output};
+use crate::compaction::plan::{Medium, Plan};
 use crate::manifest::TableMeta;
-use crate::tlsm::{Anchor, CutJob, ListStore, NewList};
+use crate::mechanisms;
+use crate::tlsm::{Anchor, COPY_BYTES, CutJob, LINK_BYTES, ListStore, NewList};
 use firn_base::sync::Mutex;
 use firn_base::{FileId, Result, Tag};
 use firn_pm::Headroom;
@@ -52,6 +54,75 @@ pub(super) struct ListOutput {
 }
 
 impl ListTarget {
+    /// The making of lists, if `plan` wants them and there is room.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    pub(super) fn of(
+        plan: &Plan,
+        around: &LevelContext,
+        context: &CompactionContext,
+    ) -> Result<Option<ListTarget>> {
+        let is_wanted = plan.medium == Medium::Pm && mechanisms::TLSM_LISTS.is_on();
+        let Some(store) = context.lists.as_ref().filter(|_| is_wanted) else {
+            return Ok(None);
+        };
+        // A memtable takes about as much for each entry as a list.
+        let of_buffer = plan
+            .buffer
+            .as_ref()
+            .map(|buffer| buffer.used_bytes() as u64);
+        let mut bytes = of_buffer.map_or(0, |bytes| bytes + bytes / 8);
+        for (_, run) in &plan.tables {
+            bytes += run.meta.entries * LINK_BYTES;
+            bytes += match (run.space(), &plan.relocate) {
+                (None, _) => run.meta.live_bytes() + run.meta.entries * (COPY_BYTES - LINK_BYTES),
+                // The entries of a list stay where they are.
+                (Some(_), None) => 0,
+                (Some(space), Some(relocate)) => space
+                    .chunks()
+                    .filter(|(chunk, _)| relocate.contains(&chunk.extent().offset.get()))
+                    .map(|(_, live)| live)
+                    .sum(),
+            };
+        }
+        let tables = plan.input_bytes() / context.limits.table_bytes.max(1);
+        let lists = 1 + around.cuts.len() as u64 + tables;
+        let cut = plan.resume.as_ref().and_then(|cut| cut.lock().take());
+        let headroom = match store.promise(lists, bytes) {
+            Ok(Some(headroom)) => headroom,
+            other => {
+                if let Some(cut) = cut {
+                    cut.discard(store);
+                }
+                return other.map(|_| None);
+            }
+        };
+        let cause = match (&plan.buffer, &plan.relocate) {
+            (Some(_), _) => ListCause::Flush,
+            (None, Some(_)) => ListCause::Relocation,
+            (None, None) => ListCause::Compaction,
+        };
+        let job = ListJob {
+            cause,
+            level: plan.level.0 as u8,
+            log_id: plan
+                .buffer
+                .as_ref()
+                .map_or(FileId(0), |buffer| buffer.log_id),
+            previous: 0,
+            inputs: match mechanisms::TLSM_INPUTS.is_on() {
+                true => plan.tables.iter().map(|(_, run)| run.meta.id).collect(),
+                false => Vec::new(),
+            },
+        };
+        let target = ListTarget::new(store, headroom, job, plan.relocate.clone());
+        match cut {
+            Some(cut) => target.resumed(cut).map(Some),
+            None => Ok(Some(target)),
+        }
+    }
+
     /// The making of some `lists` from a log that is replayed, if there is room for `bytes`.
     ///
     /// # Errors
@@ -123,7 +194,7 @@ impl ListTarget {
             .map(|(key, tag)| (key.as_slice(), *tag))
     }
 
-    /// What an earlier process wrote: whole tables, and the beginning of one.
+    /// Takes the tables that an earlier process wrote: whole ones, and the beginning of one.
     pub(super) fn take_written(&mut self) -> (Written, Option<OpenOutput>) {
         let begun = self.begun.take().map(Box::new).map(OpenOutput::List);
         (std::mem::take(&mut self.complete), begun)
@@ -144,9 +215,15 @@ impl ListTarget {
     /// True if the entry is to be linked.
     fn links(&self, entry: &Linked) -> bool {
         let chunk = entry.chunk_offset();
-        self.relocate
-            .as_ref()
-            .is_none_or(|relocate| !relocate.contains(&chunk))
+        let relocate = self.relocate.as_ref();
+        if relocate.is_some_and(|relocate| relocate.contains(&chunk)) {
+            return false;
+        }
+        let links = mechanisms::TLSM_LINK.is_on() && self.store.links();
+        if !links {
+            self.store.counters.copied_bytes.add(entry.bytes());
+        }
+        links
     }
 
     fn begin(&self, id: FileId) -> OpenOutput {
@@ -213,8 +290,8 @@ impl OpenOutput {
         }
     }
 
-    /// Links `entry`, which has this key and tag, if it is to be linked. Returns false if it must be
-    /// added.
+    /// Links `entry`, which has this key and tag, if it is to be linked. Returns false if it must
+    /// be added.
     pub(super) fn link(
         &mut self,
         key: &[u8],

@@ -26,7 +26,7 @@ pub(crate) enum How {
     Border,
 }
 
-/// Where the output of a job is.
+/// The medium of a job's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Medium {
     /// In files.
@@ -47,7 +47,7 @@ pub(crate) enum Reason {
     Seeks,
     /// Dead bytes exceed their limit.
     Space,
-    /// What is in persistent memory has reached its limit.
+    /// Level 0, or lists, in persistent memory have reached their limit.
     Evict,
     /// A user asked for it.
     Manual,

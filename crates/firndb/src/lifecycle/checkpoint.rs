@@ -101,8 +101,8 @@ impl Engine {
         self.write_manifest(&state, point.seqno, written, files)
     }
 
-    /// Writes a list as tables of the copy, which are on its level: the list and its neighbours have
-    /// tables of other media between them.
+    /// Writes a list as tables of the copy, which are on its level: the list and its neighbours
+    /// have tables of other media between them.
     fn write_list(
         &self,
         run: &Arc<TableRun>,

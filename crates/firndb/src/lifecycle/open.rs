@@ -65,11 +65,7 @@ struct Recovery {
     /// Full memtables of a read-only open, oldest first.
     kept: Vec<Arc<Memtable>>,
     buffer: Option<Arc<Memtable>>,
-    recovered: Vec<TableMeta>,
-    /// Those of them that are lists.
-    recovered_lists: Vec<NewList>,
-    /// Compactions that a crash cut short.
-    cut: CutJobs,
+    recovered: Recovered,
     last_seqno: SeqNo,
     /// Level 0, in profile `lab`.
     trees: Option<Trees>,
@@ -77,6 +73,17 @@ struct Recovery {
     /// The sequence number through which entries found no room in rebuilt trees and are in tables,
     /// and the first log that has later ones.
     spilled: Option<(SeqNo, FileId)>,
+}
+
+/// The tables that no state has yet.
+#[derive(Default)]
+struct Recovered {
+    /// Tables made from logs.
+    tables: Vec<TableMeta>,
+    /// Lists among them.
+    lists: Vec<NewList>,
+    /// Compactions that a crash cut short.
+    cut: CutJobs,
 }
 
 /// The logs to be replayed.
@@ -202,9 +209,7 @@ fn open_directory(
         since_ns,
         kept: Vec::new(),
         buffer: None,
-        recovered: Vec::new(),
-        recovered_lists: Vec::new(),
-        cut: CutJobs::default(),
+        recovered: Recovered::default(),
         trees: None,
         replaying: Replaying::default(),
         spilled: None,
@@ -374,7 +379,11 @@ impl Recovery {
                 .next_back()
                 .map_or(FileId(0), |last| last.next()),
         );
-        ids = self.cut.ids().fold(ids, |ids, id| ids.max(id.next()));
+        ids = self
+            .recovered
+            .cut
+            .ids()
+            .fold(ids, |ids, id| ids.max(id.next()));
         // Nor that of a log whose half in the pool outlived its file, because the half would
         // overlay another log of that id.
         if let Some(pool) = &self.pm {

@@ -139,9 +139,9 @@ impl LabTuning {
 pub enum Tiering {
     /// All of them. A write that finds no room there fails.
     None,
-    /// Those of level 0 to this one, as far as there is room.
+    /// The tables of level 0 to this one, as far as there is room.
     Leveled(usize),
-    /// All, as far as there is room; then tables leave for the SSD, those of the deepest level first.
+    /// All, as far as there is room; then tables leave for the SSD, from the deepest level up.
     #[default]
     Lru,
 }
@@ -156,6 +156,18 @@ pub enum TlsmVictim {
     LeastUsed,
 }
 
+/// The parts of the design that are at work, in profile `tlsm` (TLSM, V-C1). For experiments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsmBuild {
+    /// Skiplists alone: compactions copy entries, and each field is persisted by itself (`ps`).
+    Skiplists,
+    /// The same, but compactions link entries, and each entry is persisted by itself (`ps+bac`).
+    Linking,
+    /// All of it: entries are persisted together (`ps+bac+pb`).
+    #[default]
+    Full,
+}
+
 /// Parameters of lists in persistent memory, in profile `tlsm`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TlsmTuning {
@@ -163,6 +175,8 @@ pub struct TlsmTuning {
     pub tiering: Tiering,
     /// The table that leaves first. Default: the oldest.
     pub victim: TlsmVictim,
+    /// The parts of the design that are at work. Default: all.
+    pub build: TlsmBuild,
     /// Bytes for lists. Default: the pool without the log's buffer.
     pub capacity_bytes: Option<u64>,
     /// The unit of allocation, in bytes: a power of two, 4 KiB to 1 MiB. Default: 64 KiB, less in a
@@ -183,6 +197,7 @@ impl Default for TlsmTuning {
         Self {
             tiering: Tiering::default(),
             victim: TlsmVictim::default(),
+            build: TlsmBuild::default(),
             capacity_bytes: None,
             unit_bytes: None,
             evict_share: 0.8,

@@ -6,7 +6,7 @@ use firn_base::count::Counter;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What was written to lists, since the open.
+/// Counts of what was written to lists, since the open.
 #[derive(Debug, Default)]
 pub(crate) struct ListCounters {
     pub(crate) linked: Counter,
@@ -43,8 +43,8 @@ pub struct TlsmStats {
     pub live_bytes: u64,
     /// Bytes of these chunks to which no list points.
     pub garbage_bytes: u64,
-    /// Bytes of nodes and chunks that no list of the current state has: readers or running jobs have
-    /// them.
+    /// Bytes of nodes and chunks that no list of the current state has: readers or running jobs
+    /// have them.
     pub buried_bytes: u64,
     /// Lists by level.
     pub lists: Vec<usize>,
@@ -66,7 +66,8 @@ pub struct TlsmStats {
     pub spilled: u64,
     /// Compactions that a crash had cut short and that went on from there.
     pub resumed: u64,
-    /// Those of them that began again, because their inputs had changed.
+    /// Compactions that a crash had cut short and that began again, because their inputs had
+    /// changed.
     pub discarded: u64,
 }
 

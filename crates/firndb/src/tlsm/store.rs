@@ -2,16 +2,18 @@
 //!
 //! 1. Everything that lists have in the pool belongs to one of two owners: nodes (`Skiplist`) or
 //!    chunks of entries (`Payload`).
-//! 2. Space is promised before a job writes, so it does not run out halfway. What a failed job wrote
-//!    is freed at once, and what a crash left is free at the next open, because nothing names it.
+//! 2. Space is promised before a job writes, so it does not run out halfway. What a failed job
+//!    wrote is freed at once, and what a crash left is free at the next open, because nothing
+//!    names it.
 
 use super::stats::ListCounters;
-use crate::options::tuning::{Tiering, TlsmTuning};
+use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
+use crate::read::table_run::TableCache;
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
 use firn_table::pm_skiplist::{
-    ListJob, ListOptions, ListSpace, ListTotals, ListWriter, ResumePoint, Unfinished,
+    ListJob, ListOptions, ListSpace, ListTotals, ListWriter, Persist, ResumePoint, Unfinished,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -92,7 +94,7 @@ impl ListStore {
         })
     }
 
-    /// What a picker needs to know.
+    /// The facts for a picker.
     pub(crate) fn facts(&self) -> ListFacts {
         let usage = self.pool.usage();
         ListFacts {
@@ -104,8 +106,8 @@ impl ListStore {
         }
     }
 
-    /// Promises room for some `lists` with `bytes` of nodes and entries. `None` if there is no room and
-    /// they may be files instead.
+    /// Promises room for some `lists` with `bytes` of nodes and entries. `None` if there is no
+    /// room and they may be files instead.
     ///
     /// # Errors
     /// `NoSpace` if there is no room and tables must be in persistent memory.
@@ -138,6 +140,11 @@ impl ListStore {
         may
     }
 
+    /// True if compactions link entries.
+    pub(crate) fn links(&self) -> bool {
+        self.tuning.build != TlsmBuild::Skiplists
+    }
+
     /// A writer of the list `id`, which allocates from `headroom` while that lasts.
     pub(crate) fn writer(
         &self,
@@ -149,6 +156,11 @@ impl ListStore {
             id,
             unit_bytes: self.unit_bytes,
             filter_bits: self.filter_bits,
+            persist: match self.tuning.build {
+                TlsmBuild::Skiplists => Persist::Fields,
+                TlsmBuild::Linking => Persist::Entries,
+                TlsmBuild::Full => Persist::Together,
+            },
             job,
         };
         ListWriter::new(self.pool.clone(), options, headroom)
@@ -186,9 +198,11 @@ impl NewList {
         NewList(Some((space, totals)))
     }
 
-    /// Gives up the list to a state.
-    pub(crate) fn take(mut self) -> Option<(ListSpace, ListTotals)> {
-        self.0.take()
+    /// Gives up lists that a durable record names to the next state.
+    pub(crate) fn install_all(lists: Vec<NewList>, tables: &TableCache) {
+        for (space, totals) in lists.into_iter().filter_map(|mut list| list.0.take()) {
+            tables.add_list(space, totals);
+        }
     }
 
     /// The list.

@@ -97,7 +97,7 @@ pub(crate) struct CutJob {
     begun: Option<Unfinished>,
 }
 
-/// What an open found behind the anchors.
+/// The jobs that an open found behind the anchors.
 #[derive(Debug, Default)]
 pub(crate) struct CutJobs {
     pub(crate) jobs: Vec<CutJob>,

@@ -5,6 +5,7 @@ use super::JobState;
 use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::engine::Engine;
 use crate::manifest::Level;
+use crate::mechanisms;
 use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
 use crate::tlsm::CutJob;
@@ -32,10 +33,11 @@ impl Engine {
         self.jobs.cut.lock().retain(|waiting| {
             let mut cut = waiting.lock();
             let is_whole = cut.as_ref().is_some_and(|cut| {
-                plan(cut, state).is_some_and(|plan| {
-                    // A user's compaction that has an input will replace it.
-                    !plan.tables.iter().any(|(_, run)| jobs.busy.has(run))
-                })
+                mechanisms::TLSM_RESUME.is_on()
+                    && plan(cut, state).is_some_and(|plan| {
+                        // A user's compaction that has an input will replace it.
+                        !plan.tables.iter().any(|(_, run)| jobs.busy.has(run))
+                    })
             });
             if let Some(stale) = cut.take_if(|_| !is_whole) {
                 stale.discard(store);

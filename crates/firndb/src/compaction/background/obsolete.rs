@@ -61,6 +61,14 @@ pub(super) struct Spare {
 }
 
 impl Obsolete {
+    /// A table that left the state.
+    pub(crate) fn of(run: &Arc<TableRun>) -> Obsolete {
+        if let Some(space) = run.space() {
+            space.count_dead();
+        }
+        Obsolete::Table(run.clone())
+    }
+
     fn is_free(&self) -> bool {
         match self {
             Obsolete::Table(run) | Obsolete::Blocks(run, _) => Arc::strong_count(run) == 1,
@@ -188,6 +196,7 @@ impl Engine {
     /// Frees the persistent memory of a list, unless a cursor is still in it.
     fn release_list(&self, space: Arc<ListSpace>) {
         let freed = match Arc::try_unwrap(space) {
+            Ok(_) if !mechanisms::TLSM_FREE.is_on() => return,
             Ok(space) => space.release(),
             Err(held) => return self.retire([Obsolete::List(held)]),
         };

@@ -14,6 +14,7 @@ use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::rate_limiter::{Pressure, URGENT};
 use crate::event::StallReason;
 use crate::manifest::{Level, PartId};
+use crate::mechanisms;
 use crate::options::tuning::{Tiering, TlsmVictim};
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
@@ -195,6 +196,9 @@ fn evict_from(
 
 /// A list whose entries leave chunks that are mostly garbage, if there is too much of that.
 fn pick_relocation(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
+    if !mechanisms::TLSM_RELOCATE.is_on() {
+        return None;
+    }
     let of_lists = || state.tables().filter(|(_, run)| run.meta.list.is_some());
     let live: u64 = of_lists().map(|(_, run)| run.meta.data_bytes).sum();
     let garbage = lists.chunk_bytes.saturating_sub(live);

@@ -217,7 +217,7 @@ impl Recovery {
             evicted_through: self.spilled.map(|(through, _)| through),
             logs_added: vec![log_id],
             logs_sealed: std::mem::take(&mut self.replaying.settled),
-            add: std::mem::take(&mut self.recovered)
+            add: std::mem::take(&mut self.recovered.tables)
                 .into_iter()
                 .map(|table| (Level::ZERO, table))
                 .collect(),
@@ -240,10 +240,7 @@ impl Recovery {
             version,
             bytes_max,
         )?;
-        let lists = std::mem::take(&mut self.recovered_lists);
-        for (space, totals) in lists.into_iter().filter_map(NewList::take) {
-            self.tables.add_list(space, totals);
-        }
+        NewList::install_all(std::mem::take(&mut self.recovered.lists), &self.tables);
         Ok(manifest)
     }
 
@@ -348,7 +345,7 @@ impl Recovery {
             self.clock.clone(),
             self.compaction.counters.clone(),
         ));
-        let cut = self.cut.jobs.into_iter();
+        let cut = self.recovered.cut.jobs.into_iter();
         *jobs.cut.lock() = cut.map(|cut| Arc::new(Mutex::new(Some(cut)))).collect();
         let engine = Arc::new(Engine {
             counts: Counts {

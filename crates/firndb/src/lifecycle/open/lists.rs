@@ -31,7 +31,7 @@ impl Recovery {
                 self.claim_list(&pool, &table, &mut chunks)?;
             }
             if !self.read_only {
-                self.cut = CutJobs::claim(&pool, &self.version, &mut chunks)?;
+                self.recovered.cut = CutJobs::claim(&pool, &self.version, &mut chunks)?;
             }
         }
         match &self.pm {
@@ -40,7 +40,7 @@ impl Recovery {
         }
         self.compaction.lists = self.list_store()?.map(Arc::new);
         match &self.compaction.lists {
-            Some(store) => self.cut.settle(store),
+            Some(store) => self.recovered.cut.settle(store),
             None => Ok(()),
         }
     }

@@ -113,7 +113,7 @@ impl Recovery {
     /// True if the memtable may continue as the active one. It may not if an earlier part of its
     /// log is in a table, because the next replay would bring that part back.
     fn may_continue_buffer(&self) -> bool {
-        self.replaying.stays && self.trees.is_none() && self.recovered.is_empty()
+        self.replaying.stays && self.trees.is_none() && self.recovered.tables.is_empty()
     }
 
     /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed after this
@@ -384,8 +384,8 @@ impl Recovery {
             &self.compaction,
         );
         let Written { metas, lists, .. } = block_on(work)?;
-        self.recovered.extend(metas);
-        self.recovered_lists.extend(lists);
+        self.recovered.tables.extend(metas);
+        self.recovered.lists.extend(lists);
         Ok(())
     }
 }
