@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(Owner::from_number(owner.number()), Some(owner));
         }
         assert_eq!(Owner::from_number(0), None);
-        assert_eq!(Owner::from_number(10), None);
+        assert_eq!(Owner::from_number(11), None);
         assert_eq!(Owner::from_number(u16::MAX), None);
     }
 }

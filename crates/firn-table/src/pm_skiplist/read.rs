@@ -6,7 +6,9 @@
 //!    themselves, level 0 of the skiplist, are all that is stored. The prefixes of the nodes of
 //!    height 2 and the first keys of segments are kept in memory, so a search goes down to a group
 //!    of sixteen nodes before it reads persistent memory.
-//! 3. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
+//! 3. A reader beside a writing process has no claim to the list's space: the writer may free and
+//!    reuse it. It keeps a copy of the nodes, and checks every entry that it looks at, so it notices.
+//! 4. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
 
 use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix_of};
 use super::space::{Chunk, ListSpace};
@@ -45,6 +47,8 @@ pub struct List {
     guides: Vec<Guide>,
     filter: Filter,
     totals: ListTotals,
+    /// Copies of the segments, if another process may reuse the space.
+    held: Option<Vec<Box<[u8]>>>,
 }
 
 /// An entry's head and its key.
@@ -61,12 +65,31 @@ impl List {
     /// # Errors
     /// `Corruption` if a node leads to no entry, or the filter is damaged.
     pub fn open(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
+        List::open_as(space, totals, None)
+    }
+
+    /// As [`List::open`], for a list whose space another process may free and reuse at any time.
+    ///
+    /// # Errors
+    /// As [`List::open`]; `Changed` if the space was reused, here and in all reads.
+    pub fn open_held(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
+        let held = space.copy_segments()?;
+        let list = List::open_as(space.clone(), totals, Some(held));
+        list.map_err(|error| space.changed(error))
+    }
+
+    fn open_as(
+        space: Arc<ListSpace>,
+        totals: ListTotals,
+        held: Option<Vec<Box<[u8]>>>,
+    ) -> Result<List> {
         let filter = read_filter(&space, &totals)?;
         let mut list = List {
             space,
             guides: Vec::new(),
             filter,
             totals,
+            held,
         };
         // Only the last segment may be empty.
         let is_filled = |segment: &usize| list.space.segments[*segment].nodes > 0;
@@ -110,7 +133,10 @@ impl List {
     pub fn memory_bytes(&self) -> usize {
         let of =
             |guide: &Guide| size_of::<Guide>() + guide.first.len() + size_of_val(&*guide.prefixes);
-        self.guides.iter().map(of).sum::<usize>() + self.filter.as_bytes().len()
+        let held = self.held.iter().flatten().map(|segment| segment.len());
+        self.guides.iter().map(of).sum::<usize>()
+            + self.filter.as_bytes().len()
+            + held.sum::<usize>()
     }
 
     /// False if no entry has a key with this hash.
@@ -246,6 +272,12 @@ impl List {
         let segment = &self.space.segments[at.segment];
         let from = segment.nodes_at + (at.index * NODE_BYTES) as u64;
         let mut bytes = [0; NODE_BYTES];
+        if let Some(held) = &self.held {
+            let from = from as usize;
+            let node = held[at.segment].get(from..from + NODE_BYTES);
+            bytes.copy_from_slice(node.ok_or_else(|| self.damaged(at, "a node"))?);
+            return Ok(Node::decode(&bytes));
+        }
         let place = super::write::place(segment.extent, from)?;
         self.space.pool.read(place, &mut bytes)?;
         Ok(Node::decode(&bytes))
@@ -268,11 +300,15 @@ impl List {
         key.resize(usize::from(head.key_bytes), 0);
         self.read(chunk, node.at + ENTRY_BYTES as u32, key)
             .ok_or_else(|| self.damaged(at, "an entry's key"))??;
-        Ok(Found {
+        let found = Found {
             head,
             chunk: number,
             at: node.at,
-        })
+        };
+        if self.held.is_some() {
+            let _whole = self.value(&found, key)?;
+        }
+        Ok(found)
     }
 
     /// The value of an entry whose key is `key`. The entry's checksum is verified.
@@ -283,7 +319,8 @@ impl List {
         let from = found.at + ENTRY_BYTES as u32 + u32::from(found.head.key_bytes);
         let damaged = || {
             let place = format!("list {} in the pool", self.space.list);
-            Error::corruption(place, offset + u64::from(found.at), "a whole entry")
+            let error = Error::corruption(place, offset + u64::from(found.at), "a whole entry");
+            self.told(error)
         };
         self.read(chunk, from, &mut value).ok_or_else(damaged)??;
         let is_whole = found.head.is_whole(offset, found.at, key, &value);
@@ -312,7 +349,15 @@ impl List {
         let offset =
             segment.extent.offset.get() + segment.nodes_at + (at.index * NODE_BYTES) as u64;
         let place = format!("list {} in the pool", self.space.list);
-        Error::corruption(place, offset, expected)
+        self.told(Error::corruption(place, offset, expected))
+    }
+
+    /// The error as it is, or that the space was reused.
+    fn told(&self, error: Error) -> Error {
+        match self.held {
+            Some(_) => self.space.changed(error),
+            None => error,
+        }
     }
 }
 

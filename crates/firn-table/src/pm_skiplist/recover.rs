@@ -75,10 +75,10 @@ fn damaged(offset: u64, expected: &str) -> Error {
 }
 
 /// A segment that was read and checked.
-struct ReadSegment {
+pub(super) struct ReadSegment {
     head: Head,
     next: u64,
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// The segments of a list as far as they were found.
@@ -274,7 +274,12 @@ fn complete(found: Walk, claim: Claim) -> Result<FoundList> {
     Ok(FoundList { space, totals, job })
 }
 
-fn read_segment(pool: &Pool, id: FileId, number: u32, extent: Extent) -> Result<ReadSegment> {
+pub(super) fn read_segment(
+    pool: &Pool,
+    id: FileId,
+    number: u32,
+    extent: Extent,
+) -> Result<ReadSegment> {
     let offset = extent.offset.get();
     let is_its = || damaged(offset, &format!("segment {number} of list {id}"));
     let mut head_bytes = [0; HEAD_BYTES];

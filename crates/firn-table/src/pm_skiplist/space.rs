@@ -4,8 +4,9 @@
 //!    reader or a job still has. Each of these holds the chunk's `Arc`.
 //! 2. Dropping a [`ListSpace`] frees nothing, so no reader ever does. [`ListSpace::release`] does.
 
+use super::recover::read_segment;
 use firn_base::sync::{AtomicU64, Ordering};
-use firn_base::{FileId, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Extent, Frozen, Pool};
 use std::fmt;
 use std::sync::Arc;
@@ -89,6 +90,28 @@ impl ListSpace {
     /// Bytes of its segments and its filter.
     pub fn node_bytes(&self) -> u64 {
         self.own.iter().map(|frozen| frozen.extent().len).sum()
+    }
+
+    /// Copies of its segments, verified.
+    ///
+    /// # Errors
+    /// `Changed` if one is not whole any more.
+    pub(super) fn copy_segments(&self) -> Result<Vec<Box<[u8]>>> {
+        let of = |(number, segment): (usize, &Segment)| {
+            let read = read_segment(&self.pool, self.list, number as u32, segment.extent);
+            read.map(|read| read.bytes.into())
+        };
+        let all = self.segments.iter().enumerate().map(of);
+        all.collect::<Result<_>>()
+            .map_err(|error| self.changed(error))
+    }
+
+    /// The error of a reader that met damage where another process may write.
+    pub(super) fn changed(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Corruption => Error::changed(format_args!("list {} in the pool", self.list)),
+            _ => error,
+        }
     }
 
     /// Counts its entries as live: it is in the current version.

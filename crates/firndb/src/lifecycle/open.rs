@@ -218,7 +218,9 @@ fn open_directory(
     recovery.open_pool()?;
     recovery.step("pool");
     recovery.open_lists()?;
-    recovery.step("lists");
+    if recovery.options.lists().is_some() {
+        recovery.step("lists");
+    }
     recovery.open_trees()?;
     recovery.step("trees");
     recovery.check_tables()?;
