@@ -206,6 +206,50 @@ fn tlsm_05_a_list_names_the_inputs_of_its_job() {
 }
 
 #[test]
+fn tlsm_09_full_pool_clears_itself() {
+    row_of_option("refused", |on| {
+        let tiering = if on { Tiering::None } else { Tiering::Lru };
+        let mut rig = Rig::new(Profile::Tlsm, lists(1 << 20, tiering));
+        let put = |rig: &mut Rig| {
+            let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+            let put = rig.db.put(&key, [1; 100]);
+            if put.is_ok() {
+                rig.model.insert(key, vec![1; 100]);
+                rig.inline.run();
+            }
+            put
+        };
+        let refused = (0..12_000).find_map(|_| put(&mut rig).err());
+        let error = refused.expect("a put is refused");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("delete something"), "{error}");
+        rig.check();
+        // Deletes are taken, and make room again without anything else.
+        let rest = |rig: &Rig| {
+            let clock = rig.options.environment.clock.clone().unwrap();
+            for _ in 0..5 {
+                clock.advance(std::time::Duration::from_secs(1));
+                rig.inline.run();
+            }
+        };
+        let keys: Vec<_> = rig.model.keys().step_by(2).cloned().collect();
+        for (taken, key) in keys.into_iter().enumerate() {
+            while rig.db.delete(&key).is_err() {
+                assert!(taken > 100, "{taken} deletes were taken at once");
+                rest(&rig);
+            }
+            rig.model.remove(&key);
+        }
+        rest(&rig);
+        rig.check();
+        for _ in 0..1_000 {
+            put(&mut rig).expect("room again");
+        }
+        rig.check();
+    });
+}
+
+#[test]
 fn tlsm_10_a_cut_compaction_goes_on() {
     row(&mechanisms::TLSM_RESUME, "went on", || {
         let (cuts, resumed) = cut_everywhere();

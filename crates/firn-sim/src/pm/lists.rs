@@ -152,9 +152,9 @@ fn segments(list: &Flushes, job_bytes: u64) -> Vec<u16> {
             .filter(|(_, of)| of.len() > usize::from(key))
         {
             let chunk = (version, of[usize::from(key)]);
-            let more = if refs.contains(&chunk) { 16 } else { 32 };
+            let more = if refs.contains(&chunk) { 16 } else { 40 };
             let job = if starts.len() == 1 { job_bytes } else { 0 };
-            let used = 64 + job + 16 * (nodes + refs.len() as u64) + 56;
+            let used = 64 + job + 16 * nodes + 24 * refs.len() as u64 + 56;
             if used + more > UNIT {
                 starts.push(key);
                 nodes = 0;

@@ -11,6 +11,7 @@
 //!          | previous output: u64 | input: u64 ...
 //! node     index of its ref: u32 | entry's place in the chunk: u32 | key prefix: u64
 //! ref      chunk's offset: u64 | its bytes: u32 | bytes of this segment's entries in it: u32
+//!          | list that filled the chunk: u64
 //! end      of the last segment: entries: u64 | deletes: u64 | lowest sequence number: u64
 //!          | highest: u64 | entry bytes: u64 | filter's offset: u64 | its bytes: u32
 //!          | its CRC-32C: u32
@@ -23,7 +24,8 @@
 //!    [`END`], the list's terminal.
 //! 2. A node's key prefix is the eight bytes of its key after the bytes that all keys of the
 //!    segment share, as a big-endian number, padded with zeros.
-//! 3. An entry's checksum is salted with its chunk's offset and its place there.
+//! 3. An entry's checksum is salted with its place in the pool and the list that filled its chunk,
+//!    so no other entry that was or will be there passes for it.
 
 use crate::sites;
 use firn_base::checksum::{crc32c_salted, matches};
@@ -37,7 +39,7 @@ pub(super) const HEAD_BYTES: usize = 64;
 /// The place of `next` in a head.
 pub(super) const NEXT_AT: u64 = 40;
 pub(super) const NODE_BYTES: usize = 16;
-pub(super) const REF_BYTES: usize = 16;
+pub(super) const REF_BYTES: usize = 24;
 pub(super) const END_BYTES: usize = 56;
 const JOB_BYTES: usize = 24;
 /// The longest segment: 1 GiB.
@@ -273,6 +275,8 @@ pub(super) struct Ref {
     pub(super) offset: u64,
     pub(super) bytes: u32,
     pub(super) live: u32,
+    /// The list that filled the chunk.
+    pub(super) list: FileId,
 }
 
 impl Ref {
@@ -280,6 +284,7 @@ impl Ref {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.bytes.to_le_bytes());
         out.extend_from_slice(&self.live.to_le_bytes());
+        out.extend_from_slice(&self.list.0.to_le_bytes());
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Ref> {
@@ -287,6 +292,7 @@ impl Ref {
             offset: reader.u64()?,
             bytes: reader.u32()?,
             live: reader.u32()?,
+            list: FileId(reader.u64()?),
         })
     }
 }
@@ -367,8 +373,8 @@ pub(super) struct EntryHead {
 }
 
 impl EntryHead {
-    /// The head of an entry at `at` of the chunk at `offset`.
-    pub(super) fn new(offset: u64, at: u32, key: &[u8], tag: Tag, value: &[u8]) -> EntryHead {
+    /// The head of an entry at byte `at` of the pool, in a chunk that `list` fills.
+    pub(super) fn new(list: FileId, at: u64, key: &[u8], tag: Tag, value: &[u8]) -> EntryHead {
         let head = EntryHead {
             crc: 0,
             value_bytes: value.len() as u32,
@@ -376,7 +382,7 @@ impl EntryHead {
             key_bytes: key.len() as u16,
         };
         EntryHead {
-            crc: head.checksum(offset, at, key, value),
+            crc: head.checksum(list, at, key, value),
             ..head
         }
     }
@@ -413,16 +419,16 @@ impl EntryHead {
     }
 
     /// True if the checksum of an entry with this head is right.
-    pub(super) fn is_whole(&self, offset: u64, at: u32, key: &[u8], value: &[u8]) -> bool {
+    pub(super) fn is_whole(&self, list: FileId, at: u64, key: &[u8], value: &[u8]) -> bool {
         matches(&sites::LIST_ENTRY_CHECK, self.crc, || {
-            self.checksum(offset, at, key, value)
+            self.checksum(list, at, key, value)
         })
     }
 
-    fn checksum(&self, offset: u64, at: u32, key: &[u8], value: &[u8]) -> u32 {
+    fn checksum(&self, list: FileId, at: u64, key: &[u8], value: &[u8]) -> u32 {
         let mut fields = [0; ENTRY_BYTES - 4];
         self.fields(&mut fields);
-        crc32c_salted(offset, u64::from(at), &[&fields, key, value])
+        crc32c_salted(list.0, at, &[&fields, key, value])
     }
 
     fn fields(&self, out: &mut [u8]) {

@@ -7,15 +7,17 @@
 //!    height 2 and the first keys of segments are kept in memory, so a search goes down to a group
 //!    of sixteen nodes before it reads persistent memory.
 //! 3. A reader beside a writing process has no claim to the list's space: the writer may free and
-//!    reuse it. It keeps a copy of the nodes, and checks every entry that it looks at, so it notices.
+//!    reuse it. It keeps a copy of the nodes, and checks every entry that it looks at, so it
+//!    notices.
 //! 4. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
 
 use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix_of};
 use super::space::{Chunk, ListSpace};
 use super::write::Linked;
 use crate::Value;
+use crate::sites;
 use crate::sst::{Filter, Got, Query};
-use firn_base::checksum::crc32c_salted;
+use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::key::compare;
 use firn_base::{Error, Result, Tag};
 use std::cmp::Ordering;
@@ -47,8 +49,6 @@ pub struct List {
     guides: Vec<Guide>,
     filter: Filter,
     totals: ListTotals,
-    /// Copies of the segments, if another process may reuse the space.
-    held: Option<Vec<Box<[u8]>>>,
 }
 
 /// An entry's head and its key.
@@ -65,31 +65,11 @@ impl List {
     /// # Errors
     /// `Corruption` if a node leads to no entry, or the filter is damaged.
     pub fn open(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
-        List::open_as(space, totals, None)
-    }
-
-    /// As [`List::open`], for a list whose space another process may free and reuse at any time.
-    ///
-    /// # Errors
-    /// As [`List::open`]; `Changed` if the space was reused, here and in all reads.
-    pub fn open_held(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
-        let held = space.copy_segments()?;
-        let list = List::open_as(space.clone(), totals, Some(held));
-        list.map_err(|error| space.changed(error))
-    }
-
-    fn open_as(
-        space: Arc<ListSpace>,
-        totals: ListTotals,
-        held: Option<Vec<Box<[u8]>>>,
-    ) -> Result<List> {
-        let filter = read_filter(&space, &totals)?;
         let mut list = List {
+            filter: open_filter(&space, &totals)?,
             space,
             guides: Vec::new(),
-            filter,
             totals,
-            held,
         };
         // Only the last segment may be empty.
         let is_filled = |segment: &usize| list.space.segments[*segment].nodes > 0;
@@ -133,10 +113,7 @@ impl List {
     pub fn memory_bytes(&self) -> usize {
         let of =
             |guide: &Guide| size_of::<Guide>() + guide.first.len() + size_of_val(&*guide.prefixes);
-        let held = self.held.iter().flatten().map(|segment| segment.len());
-        self.guides.iter().map(of).sum::<usize>()
-            + self.filter.as_bytes().len()
-            + held.sum::<usize>()
+        self.guides.iter().map(of).sum::<usize>() + self.filter.as_bytes().len()
     }
 
     /// False if no entry has a key with this hash.
@@ -272,9 +249,9 @@ impl List {
         let segment = &self.space.segments[at.segment];
         let from = segment.nodes_at + (at.index * NODE_BYTES) as u64;
         let mut bytes = [0; NODE_BYTES];
-        if let Some(held) = &self.held {
+        if let Some(held) = self.space.held.get() {
             let from = from as usize;
-            let node = held[at.segment].get(from..from + NODE_BYTES);
+            let node = held.segments[at.segment].get(from..from + NODE_BYTES);
             bytes.copy_from_slice(node.ok_or_else(|| self.damaged(at, "a node"))?);
             return Ok(Node::decode(&bytes));
         }
@@ -305,7 +282,7 @@ impl List {
             chunk: number,
             at: node.at,
         };
-        if self.held.is_some() {
+        if self.space.held.get().is_some() {
             let _whole = self.value(&found, key)?;
         }
         Ok(found)
@@ -323,7 +300,8 @@ impl List {
             self.told(error)
         };
         self.read(chunk, from, &mut value).ok_or_else(damaged)??;
-        let is_whole = found.head.is_whole(offset, found.at, key, &value);
+        let place = offset + u64::from(found.at);
+        let is_whole = found.head.is_whole(chunk.list, place, key, &value);
         is_whole.then_some(value).ok_or_else(damaged)
     }
 
@@ -341,6 +319,10 @@ impl List {
         let extent = chunk.extent();
         let end = u64::from(at) + out.len() as u64;
         let place = extent.at(u64::from(at)).filter(|_| end <= extent.len)?;
+        if let Some(copy) = chunk.copy.get() {
+            out.copy_from_slice(&copy[at as usize..end as usize]);
+            return Some(Ok(()));
+        }
         Some(self.space.pool.read(place, out))
     }
 
@@ -354,32 +336,48 @@ impl List {
 
     /// The error as it is, or that the space was reused.
     fn told(&self, error: Error) -> Error {
-        match self.held {
+        match self.space.held.get() {
             Some(_) => self.space.changed(error),
             None => error,
         }
     }
 }
 
-fn read_filter(space: &ListSpace, totals: &ListTotals) -> Result<Filter> {
-    let Some(extent) = space.filter else {
+fn damaged_filter(space: &ListSpace) -> Error {
+    let place = format!("list {} in the pool", space.list);
+    let at = space.filter.map_or(0, |extent| extent.offset.get());
+    Error::corruption(place, at, "a list's filter")
+}
+
+fn open_filter(space: &ListSpace, totals: &ListTotals) -> Result<Filter> {
+    if space.filter.is_none() {
         return Ok(Filter::default());
+    }
+    let read;
+    let bytes = match space.held.get() {
+        Some(held) => &held.filter,
+        None => {
+            read = read_filter(space, totals)?;
+            &read
+        }
     };
-    let damaged = || {
-        let place = format!("list {} in the pool", space.list);
-        Error::corruption(place, extent.offset.get(), "a list's filter")
+    Filter::from_bytes(bytes).ok_or_else(|| damaged_filter(space))
+}
+
+/// The bytes of a list's filter, which are none if it has none.
+pub(super) fn read_filter(space: &ListSpace, totals: &ListTotals) -> Result<Vec<u8>> {
+    let Some(extent) = space.filter else {
+        return Ok(Vec::new());
     };
     if u64::from(totals.filter_bytes) > extent.len {
-        return Err(damaged());
+        return Err(damaged_filter(space));
     }
     let mut bytes = vec![0; totals.filter_bytes as usize];
     space.pool.read(extent.offset, &mut bytes)?;
     let computed = || crc32c_salted(space.list.0, extent.offset.get(), &[&bytes]);
-    let is_whole = firn_base::checksum::matches(
-        &crate::sites::LIST_SEGMENT_CHECK,
-        totals.filter_crc,
-        computed,
-    );
-    let filter = Filter::from_bytes(&bytes).filter(|_| is_whole);
-    filter.ok_or_else(damaged)
+    let is_whole = matches(&sites::LIST_SEGMENT_CHECK, totals.filter_crc, computed);
+    match is_whole {
+        true => Ok(bytes),
+        false => Err(damaged_filter(space)),
+    }
 }

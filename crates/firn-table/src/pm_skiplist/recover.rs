@@ -12,7 +12,7 @@ use firn_base::coding::{Reader, get_u64};
 use firn_base::{Error, FileId, Result};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, PmOffset, Pool};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The chunks that were claimed, by their offsets, because lists share them.
 #[derive(Debug, Default)]
@@ -20,20 +20,38 @@ pub struct Chunks(HashMap<u64, Arc<Chunk>>);
 
 impl Chunks {
     /// The chunk at `extent`, which is claimed if no list has claimed it before.
-    fn claim(&mut self, pool: &Pool, extent: Extent, claim: Claim) -> Result<Arc<Chunk>> {
-        if let Some(chunk) = self.0.get(&extent.offset.get()) {
-            if chunk.extent() == extent {
+    fn claim(&mut self, pool: &Pool, one: &Ref, claim: Claim) -> Result<Arc<Chunk>> {
+        let extent = Extent::new(one.offset, u64::from(one.bytes));
+        if let Some(chunk) = self.0.get(&one.offset) {
+            if chunk.extent() == extent && chunk.list == one.list {
                 return Ok(chunk.clone());
             }
-            return Err(damaged(
-                extent.offset.get(),
-                "one length of a chunk in all lists",
-            ));
+            return Err(damaged(one.offset, "the same chunk in all lists"));
         }
         claim(pool, extent, Owner::Payload)?;
-        let chunk = Chunk::new(pool.adopt(extent)?);
+        let chunk = Chunk::new(pool.adopt(extent)?, one.list);
         self.0.insert(extent.offset.get(), chunk.clone());
         Ok(chunk)
+    }
+}
+
+impl Chunks {
+    /// Bytes of all chunks.
+    pub fn bytes(&self) -> u64 {
+        self.0.values().map(|chunk| chunk.extent().len).sum()
+    }
+
+    /// Copies all chunks, because another process may free and reuse them at any time.
+    ///
+    /// # Errors
+    /// The error of reading the pool.
+    pub fn hold(&self, pool: &Pool) -> Result<()> {
+        for chunk in self.0.values() {
+            let mut copy = vec![0; chunk.extent().len as usize];
+            pool.read(chunk.extent().offset, &mut copy)?;
+            let _first = chunk.copy.set(copy.into());
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +231,7 @@ fn walk(
         filter: None,
         own: Vec::new(),
         chunks: Vec::new(),
+        held: OnceLock::new(),
     };
     let mut numbers = HashMap::new();
     let (mut extent, mut job) = (place.first, None);
@@ -226,12 +245,11 @@ fn walk(
         }
         let mut refs = Vec::new();
         for one in refs_of(&read).ok_or_else(|| damaged(extent.offset.get(), "refs"))? {
-            let of = Extent::new(one.offset, u64::from(one.bytes));
             let chunk = match numbers.get(&one.offset) {
                 Some(&number) => number,
                 None => {
                     let number = space.chunks.len() as u32;
-                    space.chunks.push(chunks.claim(pool, of, claim)?);
+                    space.chunks.push(chunks.claim(pool, &one, claim)?);
                     numbers.insert(one.offset, number);
                     number
                 }

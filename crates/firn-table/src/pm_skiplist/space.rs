@@ -4,25 +4,36 @@
 //!    reader or a job still has. Each of these holds the chunk's `Arc`.
 //! 2. Dropping a [`ListSpace`] frees nothing, so no reader ever does. [`ListSpace::release`] does.
 
+use super::layout::ListTotals;
+use super::read::read_filter;
 use super::recover::read_segment;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Extent, Frozen, Pool};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An extent of entries, immutable.
 #[derive(Debug)]
 pub struct Chunk {
     pub(super) frozen: Frozen,
+    /// The list that filled it.
+    pub(super) list: FileId,
     /// Bytes of the entries to which lists of the current version point.
     live: AtomicU64,
+    /// A copy, if another process may reuse the space.
+    pub(super) copy: OnceLock<Box<[u8]>>,
 }
 
 impl Chunk {
-    pub(super) fn new(frozen: Frozen) -> Arc<Chunk> {
-        let live = AtomicU64::new(0);
-        Arc::new(Chunk { frozen, live })
+    pub(super) fn new(frozen: Frozen, list: FileId) -> Arc<Chunk> {
+        let (live, copy) = (AtomicU64::new(0), OnceLock::new());
+        Arc::new(Chunk {
+            frozen,
+            list,
+            live,
+            copy,
+        })
     }
 
     /// Its place in the pool.
@@ -64,6 +75,14 @@ pub struct ListSpace {
     /// The handles of segments and filter.
     pub(super) own: Vec<Frozen>,
     pub(super) chunks: Vec<Arc<Chunk>>,
+    /// A copy of segments and filter, if another process may reuse the space.
+    pub(super) held: OnceLock<Held>,
+}
+
+/// A copy of a list without its entries.
+pub(super) struct Held {
+    pub(super) segments: Vec<Box<[u8]>>,
+    pub(super) filter: Vec<u8>,
 }
 
 impl ListSpace {
@@ -92,18 +111,24 @@ impl ListSpace {
         self.own.iter().map(|frozen| frozen.extent().len).sum()
     }
 
-    /// Copies of its segments, verified.
+    /// Copies segments and filter, because another process may free and reuse the space at any
+    /// time. Readers of the list then check every entry that they look at.
     ///
     /// # Errors
-    /// `Changed` if one is not whole any more.
-    pub(super) fn copy_segments(&self) -> Result<Vec<Box<[u8]>>> {
+    /// `Changed` if that has happened already.
+    pub fn hold(&self, totals: &ListTotals) -> Result<()> {
         let of = |(number, segment): (usize, &Segment)| {
-            let read = read_segment(&self.pool, self.list, number as u32, segment.extent);
-            read.map(|read| read.bytes.into())
+            let read = read_segment(&self.pool, self.list, number as u32, segment.extent)?;
+            Ok(read.bytes.into())
         };
-        let all = self.segments.iter().enumerate().map(of);
-        all.collect::<Result<_>>()
-            .map_err(|error| self.changed(error))
+        let segments: Result<_> = self.segments.iter().enumerate().map(of).collect();
+        let copied = segments.and_then(|segments| {
+            let filter = read_filter(self, totals)?;
+            Ok(Held { segments, filter })
+        });
+        let copied = copied.map_err(|error| self.changed(error))?;
+        let _first = self.held.set(copied);
+        Ok(())
     }
 
     /// The error of a reader that met damage where another process may write.

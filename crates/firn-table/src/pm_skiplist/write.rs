@@ -26,7 +26,7 @@ use firn_base::{Error, FileId, Result, Tag};
 use firn_pm::{Extent, Fenced, Flushed, Frozen, GRANULE_BYTES, Headroom, Owner, PmOffset, Pool};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The most key bytes that a segment's nodes hold in memory while it is written.
 const KEYS_BYTES_MAX: usize = 1 << 20;
@@ -104,6 +104,8 @@ struct Staged {
 /// A chunk that the list points into.
 struct Used {
     extent: Extent,
+    /// The list that filled it.
+    list: FileId,
     /// `None` while it is being filled.
     chunk: Option<Arc<Chunk>>,
     /// True if this writer allocated it.
@@ -293,6 +295,7 @@ impl ListWriter {
             filter: self.filter.take(),
             own: std::mem::take(&mut self.own),
             chunks: used.into_iter().filter_map(|used| used.chunk).collect(),
+            held: OnceLock::new(),
         };
         Ok((space, self.totals))
     }
@@ -311,6 +314,7 @@ impl ListWriter {
         let number = self.used.len() as u32;
         self.used.push(Used {
             extent,
+            list: chunk.map_or(self.options.id, |chunk| chunk.list),
             chunk: chunk.cloned(),
             is_own,
             index: None,
@@ -344,7 +348,7 @@ impl ListWriter {
         };
         let at = open.len();
         let offset = open.extent.offset.get();
-        let head = EntryHead::new(offset, at as u32, key, tag, value);
+        let head = EntryHead::new(self.options.id, offset + at as u64, key, tag, value);
         let (number, end) = (open.number, open.staged.len() + bytes);
         for field in [&head.encode()[..], key, value] {
             open.staged.extend_from_slice(field);
@@ -384,7 +388,7 @@ impl ListWriter {
         };
         if let Some(open) = self.open.take() {
             let frozen = self.pool.freeze(open.extent, &fenced)?;
-            self.used[open.number as usize].chunk = Some(Chunk::new(frozen));
+            self.used[open.number as usize].chunk = Some(Chunk::new(frozen, self.options.id));
         }
         Ok(())
     }
@@ -394,14 +398,15 @@ impl ListWriter {
         let whole = (bytes as u64).next_multiple_of(GRANULE_BYTES);
         let extent = self.alloc(whole, Owner::Payload)?;
         let number = self.add_chunk(extent, None, true);
-        let head = EntryHead::new(extent.offset.get(), 0, key, tag, value).encode();
+        let list = self.options.id;
+        let head = EntryHead::new(list, extent.offset.get(), key, tag, value).encode();
         let padding = &PADDING[..bytes - head.len() - key.len() - value.len()];
         let parts: [&[u8]; 4] = [&head, key, value, padding];
         let fenced = self
             .pool
             .write_durable(&sites::LIST_FENCE, extent.offset, &parts)?;
         let frozen = self.pool.freeze(extent, &fenced)?;
-        self.used[number as usize].chunk = Some(Chunk::new(frozen));
+        self.used[number as usize].chunk = Some(Chunk::new(frozen, self.options.id));
         Ok(number)
     }
 
@@ -510,11 +515,12 @@ impl ListWriter {
         }
         let refs: Box<[(u32, u32)]> = self.refs.iter().copied().zip(live).collect();
         for &(number, live) in &refs {
-            let of = self.used[number as usize].extent;
+            let used = &self.used[number as usize];
             let one = Ref {
-                offset: of.offset.get(),
-                bytes: of.len as u32,
+                offset: used.extent.offset.get(),
+                bytes: used.extent.len as u32,
                 live,
+                list: used.list,
             };
             one.put(&mut bytes);
         }

@@ -201,7 +201,11 @@ impl Engine {
 
     /// The lists' part of persistent memory, in profiles that have one.
     pub(super) fn list_facts(&self) -> Option<ListFacts> {
-        self.compaction.lists.as_ref().map(|lists| lists.facts())
+        let facts = self.compaction.lists.as_ref()?.facts();
+        Some(ListFacts {
+            is_full: self.write_stall.is_full(),
+            ..facts
+        })
     }
 
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
@@ -451,6 +455,12 @@ impl Engine {
 
     /// Sets the rates of writers and of compactions according to the debt.
     pub(crate) fn update_stall(&self) {
+        if let Some(lists) = &self.compaction.lists {
+            let buffer_bytes = self.budget.write_buffer_bytes as u64;
+            let buffers = self.state.load().memtables.len() as u64;
+            self.write_stall
+                .set_fullness(lists.fullness(buffers * buffer_bytes, buffer_bytes));
+        }
         let debt = self.debt();
         self.jobs.rate_limiter.update(&debt);
         if let Some(change) = self.write_stall.update(&debt, &self.options.limits) {
@@ -467,11 +477,23 @@ impl Engine {
             return;
         }
         self.tables.set_second(tick);
+        self.flush_if_full();
         self.tend_spare(tick);
         self.prune_retained();
         // Cursors that ended have released tables that were already closed.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));
+    }
+
+    /// Freezes the active memtable if persistent memory is full: it has deletes only, or little
+    /// else, and their compaction makes room.
+    fn flush_if_full(&self) {
+        if self.write_stall.is_full() && self.next_log_may_begin() && self.may_add_buffer(0) {
+            let mut queue = self.commit.lock();
+            if queue.active.used_bytes() > Memtable::EMPTY_BYTES {
+                self.switch_buffer(&mut queue, 0);
+            }
+        }
     }
 
     /// Freezes the active memtable if it holds anything, and waits until all frozen ones are

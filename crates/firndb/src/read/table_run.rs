@@ -134,11 +134,7 @@ impl TableRun {
             let place = format!("list {} in the pool", self.meta.id);
             Error::corruption(place, 0, "a list that the open found")
         })?;
-        let list = match self.cache.files.is_read_only() {
-            true => List::open_held(space.clone(), *totals)?,
-            false => List::open(space.clone(), *totals)?,
-        };
-        Ok(Table::List(Arc::new(list)))
+        Ok(Table::List(Arc::new(List::open(space.clone(), *totals)?)))
     }
 
     fn note_use(&self) {

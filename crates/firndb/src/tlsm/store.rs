@@ -9,6 +9,7 @@
 use super::stats::ListCounters;
 use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
 use crate::read::table_run::TableCache;
+use crate::write::write_stall::Fullness;
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
@@ -22,6 +23,9 @@ use std::sync::Arc;
 pub(crate) const LINK_BYTES: u64 = 20;
 /// Bytes for each entry that is copied, beside its key and value.
 pub(crate) const COPY_BYTES: u64 = LINK_BYTES + 28;
+
+const FULL: &str = "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
+                    something, raise pm.size, or choose another tiering";
 
 /// The lists' part of the pool.
 pub(crate) struct ListStore {
@@ -46,6 +50,9 @@ pub(crate) struct ListFacts {
     pub(crate) node_bytes: u64,
     /// Bytes of chunks.
     pub(crate) chunk_bytes: u64,
+    /// True if puts are refused, because tables must be in persistent memory and it has room for
+    /// little more than the write buffers.
+    pub(crate) is_full: bool,
 }
 
 impl ListFacts {
@@ -94,7 +101,7 @@ impl ListStore {
         })
     }
 
-    /// The facts for a picker.
+    /// The facts for a picker, which does not know yet if puts are refused.
     pub(crate) fn facts(&self) -> ListFacts {
         let usage = self.pool.usage();
         ListFacts {
@@ -103,6 +110,25 @@ impl ListStore {
             unit_bytes: self.unit_bytes,
             node_bytes: usage.live(Owner::Skiplist),
             chunk_bytes: usage.live(Owner::Payload),
+            is_full: false,
+        }
+    }
+
+    /// The writes that must be refused, while write buffers of `buffers_bytes` wait for their
+    /// flush. Room for these, for a buffer of deletes and for the nodes of a compaction is always
+    /// left, so that a full pool can be emptied.
+    pub(crate) fn fullness(&self, buffers_bytes: u64, buffer_bytes: u64) -> Fullness {
+        if self.tuning.tiering != Tiering::None {
+            return Fullness::Room;
+        }
+        let facts = self.facts();
+        let compaction = self.capacity_bytes / 12 + 16 * self.unit_bytes;
+        let flushes = buffers_bytes + buffers_bytes / 4;
+        let deletes = buffer_bytes + buffer_bytes / 4;
+        match facts.has_room(compaction + flushes, 1.0) {
+            false => Fullness::Deletes,
+            true if facts.has_room(compaction + flushes + deletes, 1.0) => Fullness::Room,
+            true => Fullness::Puts,
         }
     }
 
@@ -125,10 +151,7 @@ impl ListStore {
         match promised {
             Ok(headroom) => Ok(Some(headroom)),
             Err(error) if self.may_spill(&error) => Ok(None),
-            Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(
-                "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
-                 something, raise pm.size, or choose another tiering",
-            )),
+            Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(FULL)),
             Err(error) => Err(error),
         }
     }

@@ -59,6 +59,30 @@ pub(super) fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     })
 }
 
+/// Compacts a table below level 0 that has any tombstones over other tables.
+pub(super) fn pick_deletes(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    state.parts().find_map(|(id, part)| {
+        let hides = |(level, run): &(Level, &Arc<TableRun>)| {
+            let is_free = run.meta.deletes > 0 && !facts.busy.has(run);
+            is_free
+                && !level.is_zero()
+                && *level < part.levels.last()
+                && has_below(part, *level, run)
+        };
+        let mut due = part.tables().filter(hides);
+        due.find_map(|(level, run)| {
+            plan_for(
+                id,
+                part,
+                level,
+                std::slice::from_ref(run),
+                facts,
+                Reason::Space,
+            )
+        })
+    })
+}
+
 /// As [`pick_rest`], but leaves level 0 alone.
 pub(super) fn pick_rest_below(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let mut parts = state.parts().filter(|_| facts.at_rest);

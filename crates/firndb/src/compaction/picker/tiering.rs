@@ -33,6 +33,7 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
     let urgent = (1.0 + lists.tuning.evict_share) / 2.0;
     pick_flush(state, facts)
         .or_else(|| pick_eviction(state, facts, lists, urgent))
+        .or_else(|| pick_full(state, facts, lists))
         .or_else(|| leveled::pick_due(state, facts).map(|plan| placed(plan, facts)))
         .or_else(|| pick_level0_by_share(state, facts, lists))
         .or_else(|| pick_eviction(state, facts, lists, lists.tuning.evict_share))
@@ -116,6 +117,23 @@ pub(super) fn pressure(lists: &ListFacts) -> Pressure {
         },
         haste: f64::from(URGENT) * 2.0 * ramp(used, lists.tuning.evict_share, 1.0),
     }
+}
+
+/// The next step of deletes towards what they hide, while persistent memory is full.
+fn pick_full(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
+    if !lists.is_full {
+        return None;
+    }
+    let level0 = state
+        .parts()
+        .filter(|(_, part)| part.level0_tables() > 0)
+        .find_map(|(id, part)| pick_level0(id, part, facts));
+    let plan = level0.or_else(|| leveled::pick_deletes(state, facts));
+    plan.or_else(|| pick_relocation(state, facts, lists))
+        .map(|plan| match plan.relocate {
+            Some(_) => plan,
+            None => placed(plan, facts),
+        })
 }
 
 /// Level 0 once it takes much of persistent memory.

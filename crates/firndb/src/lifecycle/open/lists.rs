@@ -7,13 +7,18 @@ use crate::options::tuning::Tiering;
 use crate::tlsm::{CutJobs, ListStore};
 use firn_base::{Error, ErrorKind, Result};
 use firn_pm::{DurableAt, Pool};
-use firn_table::pm_skiplist::{Chunks, FoundList, claim};
+use firn_table::pm_skiplist::{Chunks, FoundList, List, ListSpace, ListTotals, claim, verify};
 use std::sync::Arc;
 
 /// Bytes of a pool beside its extents: the header and the roots.
 const PAGES_BYTES: u64 = 64 << 10;
 /// Bytes that the log's two halves take in a pool in addition to their contents.
 const HALVES_MORE_BYTES: u64 = 16 << 10;
+
+/// A read-only open copies the entries of lists if they are at most this part of the memory limit.
+const HELD_SHARE: u64 = 8;
+
+type Found = (ListSpace, ListTotals);
 
 impl Recovery {
     /// Claims the lists that the manifest names, and ends the recovery of the pool.
@@ -27,8 +32,15 @@ impl Recovery {
         if !named.is_empty() {
             let pool = self.pool_of_lists()?;
             let mut chunks = Chunks::default();
+            let mut found = Vec::new();
             for table in named {
-                self.claim_list(&pool, &table, &mut chunks)?;
+                found.extend(claim_list(&pool, &table, &mut chunks)?);
+            }
+            if self.read_only {
+                found = self.hold(&pool, found, &chunks)?;
+            }
+            for (space, totals) in found {
+                self.tables.add_list(space, totals);
             }
             if !self.read_only {
                 self.recovered.cut = CutJobs::claim(&pool, &self.version, &mut chunks)?;
@@ -54,29 +66,24 @@ impl Recovery {
         })
     }
 
-    fn claim_list(
-        &mut self,
-        pool: &Arc<Pool>,
-        table: &TableMeta,
-        chunks: &mut Chunks,
-    ) -> Result<()> {
-        let Some(place) = table.list else {
-            return Ok(());
-        };
-        let FoundList { space, totals, .. } = claim(pool, table.id, place, chunks)?;
-        let found = (totals.entries, totals.deletes, totals.entry_bytes);
-        let named = (table.entries, table.deletes, table.data_bytes);
-        let numbers = (totals.seqno_min, totals.seqno_max);
-        if found != named || numbers != (table.seqno_min, table.seqno_max) {
-            let expected = format!("the list {} that the manifest names", table.id);
-            return Err(Error::corruption(
-                "the lists' pool",
-                place.first.offset.get(),
-                expected,
-            ));
+    /// Copies what a writing process may free and reuse: nodes, and entries if they are few. If it
+    /// did meanwhile, the open begins again.
+    fn hold(&self, pool: &Pool, found: Vec<Found>, chunks: &Chunks) -> Result<Vec<Found>> {
+        for (space, totals) in &found {
+            space.hold(totals)?;
         }
-        self.tables.add_list(space, totals);
-        Ok(())
+        if chunks.bytes() > self.options.memory_limit_bytes / HELD_SHARE {
+            return Ok(found);
+        }
+        chunks.hold(pool)?;
+        let whole = |(space, totals): Found| {
+            let list = Arc::new(List::open(Arc::new(space), totals)?);
+            verify(&list)?;
+            let space = Arc::into_inner(list).and_then(|list| Arc::into_inner(list.into_space()));
+            let is_ours = || Error::invalid("a list that is verified has one owner");
+            Ok((space.ok_or_else(is_ours)?, totals))
+        };
+        found.into_iter().map(whole).collect()
     }
 
     /// Bytes of one half of the log's buffer in the pool; 0 for none. Where tables are in the pool,
@@ -115,4 +122,21 @@ impl Recovery {
         let other_bytes = PAGES_BYTES + halves;
         ListStore::new(pool, tuning, filter_bits, other_bytes, buffer_bytes).map(Some)
     }
+}
+
+/// Claims a list that the manifest names.
+fn claim_list(pool: &Arc<Pool>, table: &TableMeta, chunks: &mut Chunks) -> Result<Option<Found>> {
+    let Some(place) = table.list else {
+        return Ok(None);
+    };
+    let FoundList { space, totals, .. } = claim(pool, table.id, place, chunks)?;
+    let found = (totals.entries, totals.deletes, totals.entry_bytes);
+    let named = (table.entries, table.deletes, table.data_bytes);
+    let numbers = (totals.seqno_min, totals.seqno_max);
+    if found != named || numbers != (table.seqno_min, table.seqno_max) {
+        let expected = format!("the list {} that the manifest names", table.id);
+        let at = place.first.offset.get();
+        return Err(Error::corruption("the lists' pool", at, expected));
+    }
+    Ok(Some((space, totals)))
 }
