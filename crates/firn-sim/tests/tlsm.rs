@@ -257,7 +257,7 @@ fn tlsm_10_a_cut_compaction_goes_on() {
     });
 }
 
-/// What a crash cut short is freed if its inputs change before it goes on.
+/// The lists of a compaction that was cut are freed if its inputs change before it goes on.
 #[test]
 fn tlsm_10_stale_jobs_are_freed() {
     let mut discarded = 0;
