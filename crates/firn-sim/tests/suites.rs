@@ -465,6 +465,7 @@ fn what_was_found_stays_mended() {
         ("repair_cut", 480),
         ("repair_cut", 108_998_779_178),
         ("repair_cut", 108_998_779_761),
+        ("repair_cut", 251_153_196_918),
         ("joint", 723),
         ("joint", 1321),
         ("joint", 2902),

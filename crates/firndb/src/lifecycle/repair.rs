@@ -77,7 +77,7 @@ pub struct RepairReport {
     /// logs were recovered from there.
     pub pool_lost: Option<String>,
     /// Leaves of profile `lab` that could not be read. Entries that are also in logs were recovered
-    /// from there.
+    /// from there. Others, whose values are in the hot buffer, are missing or have an older value.
     pub leaves_lost: u64,
     /// Entries whose values could not be read from a log or from the pool's hot buffer, and of
     /// which no newer version was found.
@@ -368,13 +368,18 @@ impl Repair {
         Ok(())
     }
 
-    fn open_table(&self, id: FileId, extent: Option<Extent>) -> Result<Sst> {
+    /// Opens a table. The repaired database's last sequence number is at least that of each: a
+    /// table that stays after a crash must not look newer than the manifest, which may have dropped
+    /// its tombstones.
+    fn open_table(&mut self, id: FileId, extent: Option<Extent>) -> Result<Sst> {
         let file = self.files.open(FileName::Table(id), OpenMode::Read)?;
         let extent = match extent {
             Some(extent) => extent,
             None => Sst::find_extent(&*file, id)?,
         };
-        Sst::open(file, id, extent, self.context.clone())
+        let table = Sst::open(file, id, extent, self.context.clone())?;
+        self.last_seqno = self.last_seqno.max(table.properties().seqno_max);
+        Ok(table)
     }
 
     /// Copies the readable blocks of a damaged table into a temporary one.
@@ -400,8 +405,8 @@ impl Repair {
             .map_err(not_given)?;
         if writer.entries() > 0 {
             let extent = writer.finish()?.extent;
-            self.inputs
-                .push(Arc::new(self.open_table(id, Some(extent))?));
+            let table = self.open_table(id, Some(extent))?;
+            self.inputs.push(Arc::new(table));
         }
         Ok(())
     }
@@ -471,12 +476,7 @@ impl Repair {
         self.temporary.extend(made.clone());
         let made: BTreeSet<FileId> = made.collect();
         self.report.entries = metas.iter().map(|meta| meta.entries).sum();
-        let newest = metas
-            .iter()
-            .map(|meta| meta.seqno_max)
-            .max()
-            .unwrap_or_default();
-        let version = self.version(metas, level, self.last_seqno.max(newest))?;
+        let version = self.version(metas, level)?;
         let manifest_id = self.compaction.file_ids.take();
         self.tell()?;
         let aside: Vec<FileName> = self
@@ -504,7 +504,7 @@ impl Repair {
         self.remove_replaced(manifest_id)
     }
 
-    fn version(&self, metas: Vec<TableMeta>, level: Level, last_seqno: SeqNo) -> Result<Version> {
+    fn version(&self, metas: Vec<TableMeta>, level: Level) -> Result<Version> {
         let mut uuid = self.files.uuid;
         let paired = self
             .known
@@ -541,10 +541,10 @@ impl Repair {
             origins,
             profile: Some(profile),
             next_file_id: Some(self.compaction.file_ids.next().next()),
-            last_seqno: Some(last_seqno),
+            last_seqno: Some(self.last_seqno),
             // A repair that is interrupted after this and repeated must not bring entries back from
             // old logs.
-            evicted_through: Some(last_seqno),
+            evicted_through: Some(self.last_seqno),
             // Logs that are obsolete or could not be read must not be replayed.
             log_floor: Some(self.compaction.file_ids.next()),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),

@@ -339,8 +339,8 @@ impl Repair {
         ))?;
         for meta in metas {
             self.temporary.push(meta.id);
-            self.inputs
-                .push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
+            let table = self.open_table(meta.id, Some(meta.extent))?;
+            self.inputs.push(Arc::new(table));
         }
         Ok(())
     }
