@@ -5,7 +5,10 @@ use crate::machine::directory_bytes;
 use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, PmConfig};
-use firndb::{BlockTuning, Codec, Db, Durability, GrainLimits, LogPlacement, Options, Profile, ReadOptions, WriteOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim};
+use firndb::{
+    BlockTuning, Codec, Db, Durability, GrainLimits, LabTuning, LogPlacement, Options, Profile,
+    ReadOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,6 +55,34 @@ const EXTRA: [&str; 35] = [
     "tlsm_evict_share",
     "tlsm_garbage_share_max",
 ];
+
+/// Sets the parameters of profile `lab`.
+fn set_lab(setup: &Setup, lab: &mut LabTuning) -> Result<()> {
+    lab.tree_bytes = setup.extra("lab_tree_bytes")?.or(lab.tree_bytes);
+    lab.reuse_min = setup.extra("lab_reuse_min")?.unwrap_or(lab.reuse_min);
+    lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
+    lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
+    lab.log_share_max = setup
+        .extra("lab_log_share_max")?
+        .unwrap_or(lab.log_share_max);
+    lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
+    lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
+    let placements = [
+        ("ssd", LogPlacement::Ssd),
+        ("rest", LogPlacement::Rest),
+        ("pm", LogPlacement::Pm),
+    ];
+    lab.log_placement =
+        one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
+    lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
+    lab.block_grained = setup
+        .extra("lab_block_grained")?
+        .unwrap_or(lab.block_grained);
+    lab.log_bytes_max = setup
+        .extra("lab_log_bytes_max")?
+        .unwrap_or(lab.log_bytes_max);
+    Ok(())
+}
 
 /// Sets the parameters of profile `tlsm`. A tiering is `none`, `lru` or the deepest level in
 /// persistent memory.
@@ -194,30 +225,7 @@ impl Firn {
             PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
         };
         let pm = setup.pm.as_ref().map(pool);
-        let lab = &mut tuning.lab;
-        lab.tree_bytes = setup.extra("lab_tree_bytes")?.or(lab.tree_bytes);
-        lab.reuse_min = setup.extra("lab_reuse_min")?.unwrap_or(lab.reuse_min);
-        lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
-        lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
-        lab.log_share_max = setup
-            .extra("lab_log_share_max")?
-            .unwrap_or(lab.log_share_max);
-        lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
-        lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
-        let placements = [
-            ("ssd", LogPlacement::Ssd),
-            ("rest", LogPlacement::Rest),
-            ("pm", LogPlacement::Pm),
-        ];
-        lab.log_placement =
-            one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
-        lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
-        lab.block_grained = setup
-            .extra("lab_block_grained")?
-            .unwrap_or(lab.block_grained);
-        lab.log_bytes_max = setup
-            .extra("lab_log_bytes_max")?
-            .unwrap_or(lab.log_bytes_max);
+        set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;
         Ok(Options::default()
             .profile(self.0)

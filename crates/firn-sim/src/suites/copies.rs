@@ -167,7 +167,7 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     tally
 }
 
-/// What a repair must bring back.
+/// The contents that a repair must bring back.
 struct Expected {
     now: Map,
     /// A damaged table, with its bytes.
