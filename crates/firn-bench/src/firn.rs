@@ -6,8 +6,8 @@ use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, PmConfig};
 use firndb::{
-    BlockTuning, Codec, Db, Durability, GrainLimits, LogPlacement, Options, Profile, ReadOptions,
-    WriteOptions,
+    BlockTuning, Codec, Db, Durability, GrainLimits, LabTuning, LogPlacement, Options, Profile,
+    ReadOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 28] = [
+const EXTRA: [&str; 35] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -47,7 +47,76 @@ const EXTRA: [&str; 28] = [
     "block_filter_reserve_middle",
     "block_filter_reserve_last",
     "lab_block_grained",
+    "tlsm_tiering",
+    "tlsm_victim",
+    "tlsm_build",
+    "tlsm_capacity_bytes",
+    "tlsm_unit_bytes",
+    "tlsm_evict_share",
+    "tlsm_garbage_share_max",
 ];
+
+/// Sets the parameters of profile `lab`.
+fn set_lab(setup: &Setup, lab: &mut LabTuning) -> Result<()> {
+    lab.tree_bytes = setup.extra("lab_tree_bytes")?.or(lab.tree_bytes);
+    lab.reuse_min = setup.extra("lab_reuse_min")?.unwrap_or(lab.reuse_min);
+    lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
+    lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
+    lab.log_share_max = setup
+        .extra("lab_log_share_max")?
+        .unwrap_or(lab.log_share_max);
+    lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
+    lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
+    let placements = [
+        ("ssd", LogPlacement::Ssd),
+        ("rest", LogPlacement::Rest),
+        ("pm", LogPlacement::Pm),
+    ];
+    lab.log_placement =
+        one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
+    lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
+    lab.block_grained = setup
+        .extra("lab_block_grained")?
+        .unwrap_or(lab.block_grained);
+    lab.log_bytes_max = setup
+        .extra("lab_log_bytes_max")?
+        .unwrap_or(lab.log_bytes_max);
+    Ok(())
+}
+
+/// Sets the parameters of profile `tlsm`. A tiering is `none`, `lru` or the deepest level in
+/// persistent memory.
+fn set_tlsm(setup: &Setup, tlsm: &mut TlsmTuning) -> Result<()> {
+    let levels: [(&str, Tiering); 8] = [
+        ("none", Tiering::None),
+        ("lru", Tiering::Lru),
+        ("0", Tiering::Leveled(0)),
+        ("1", Tiering::Leveled(1)),
+        ("2", Tiering::Leveled(2)),
+        ("3", Tiering::Leveled(3)),
+        ("4", Tiering::Leveled(4)),
+        ("5", Tiering::Leveled(5)),
+    ];
+    tlsm.tiering = one_of(setup, "tlsm_tiering", &levels)?.unwrap_or(tlsm.tiering);
+    let victims = [
+        ("oldest", TlsmVictim::Oldest),
+        ("least-used", TlsmVictim::LeastUsed),
+    ];
+    tlsm.victim = one_of(setup, "tlsm_victim", &victims)?.unwrap_or(tlsm.victim);
+    let builds = [
+        ("ps", TlsmBuild::Skiplists),
+        ("ps+bac", TlsmBuild::Linking),
+        ("ps+bac+pb", TlsmBuild::Full),
+    ];
+    tlsm.build = one_of(setup, "tlsm_build", &builds)?.unwrap_or(tlsm.build);
+    tlsm.capacity_bytes = setup.extra("tlsm_capacity_bytes")?.or(tlsm.capacity_bytes);
+    tlsm.unit_bytes = setup.extra("tlsm_unit_bytes")?.or(tlsm.unit_bytes);
+    tlsm.evict_share = setup.extra("tlsm_evict_share")?.unwrap_or(tlsm.evict_share);
+    tlsm.garbage_share_max = setup
+        .extra("tlsm_garbage_share_max")?
+        .unwrap_or(tlsm.garbage_share_max);
+    Ok(())
+}
 
 /// The value among `choices` that option `name` selects, if the option is set.
 fn one_of<T: Copy>(setup: &Setup, name: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
@@ -156,30 +225,8 @@ impl Firn {
             PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
         };
         let pm = setup.pm.as_ref().map(pool);
-        let lab = &mut tuning.lab;
-        lab.tree_bytes = setup.extra("lab_tree_bytes")?.or(lab.tree_bytes);
-        lab.reuse_min = setup.extra("lab_reuse_min")?.unwrap_or(lab.reuse_min);
-        lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
-        lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
-        lab.log_share_max = setup
-            .extra("lab_log_share_max")?
-            .unwrap_or(lab.log_share_max);
-        lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
-        lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
-        let placements = [
-            ("ssd", LogPlacement::Ssd),
-            ("rest", LogPlacement::Rest),
-            ("pm", LogPlacement::Pm),
-        ];
-        lab.log_placement =
-            one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
-        lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
-        lab.block_grained = setup
-            .extra("lab_block_grained")?
-            .unwrap_or(lab.block_grained);
-        lab.log_bytes_max = setup
-            .extra("lab_log_bytes_max")?
-            .unwrap_or(lab.log_bytes_max);
+        set_lab(setup, &mut tuning.lab)?;
+        set_tlsm(setup, &mut tuning.tlsm)?;
         Ok(Options::default()
             .profile(self.0)
             .tuning(tuning)

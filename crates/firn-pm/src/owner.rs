@@ -25,11 +25,13 @@ pub enum Owner {
     Test = 8,
     /// A write-ahead log.
     Log = 9,
+    /// Entries to which skiplists point.
+    Payload = 10,
 }
 
 impl Owner {
     /// All owners, in the order of their numbers.
-    pub const ALL: [Owner; 9] = [
+    pub const ALL: [Owner; 10] = [
         Owner::Pool,
         Owner::LogBuffer,
         Owner::Btree,
@@ -39,6 +41,7 @@ impl Owner {
         Owner::Hot,
         Owner::Test,
         Owner::Log,
+        Owner::Payload,
     ];
 
     /// One more than the largest number: the size of a table indexed by [`Owner::number`].
@@ -67,6 +70,7 @@ impl Owner {
             Owner::Hot => "hot",
             Owner::Test => "test",
             Owner::Log => "log",
+            Owner::Payload => "payload",
         }
     }
 }
@@ -81,7 +85,7 @@ mod tests {
             assert_eq!(Owner::from_number(owner.number()), Some(owner));
         }
         assert_eq!(Owner::from_number(0), None);
-        assert_eq!(Owner::from_number(10), None);
+        assert_eq!(Owner::from_number(11), None);
         assert_eq!(Owner::from_number(u16::MAX), None);
     }
 }

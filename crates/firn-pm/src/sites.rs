@@ -16,6 +16,9 @@ firn_base::sites! {
     /// The bytes that an open found and trusts, durable with the session word. Without it a power
     /// cut may lose what a killed process left.
     PM_REOPEN_FLUSH = "pm.reopen.flush";
+    /// The bytes of an unfinished structure that is continued. Without it a power cut may lose
+    /// what a killed process left.
+    PM_CLAIM_FLUSH = "pm.claim.flush";
     /// A root record. Without it an acknowledged commit may be lost.
     PM_ROOT_FENCE = "pm.root.fence";
     /// The same, if the pool is a file.

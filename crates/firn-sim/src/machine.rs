@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 const POOL_BYTES: u64 = 40 << 10;
 /// Additional bytes for level 0, its hot buffer, and logs.
 const TREES_BYTES: u64 = 64 << 10;
+/// Bytes for lists in profile `tlsm`, beside two write buffers.
+const LISTS_BYTES: u64 = 128 << 10;
 
 /// Files and memory.
 #[derive(Clone)]
@@ -34,14 +36,15 @@ impl Machine {
     /// A machine with no contents.
     pub fn new(setup: &Setup, seed: u64) -> Machine {
         let modes = [Mode::Adr, Mode::TornAdr, Mode::Eadr];
-        let trees = if setup.profile == Profile::Lab {
-            TREES_BYTES
-        } else {
-            0
+        let more = match setup.profile {
+            Profile::Lab => TREES_BYTES,
+            // Too small for all, so that lists leave for files.
+            Profile::Tlsm => LISTS_BYTES + 2 * setup.write_buffer_bytes,
+            _ => 0,
         };
         let memory = setup
             .pool
-            .then(|| SimRegion::new(POOL_BYTES + trees, modes[(mix(seed) % 3) as usize]));
+            .then(|| SimRegion::new(POOL_BYTES + more, modes[(mix(seed) % 3) as usize]));
         Machine::of(setup.file_system(seed), memory)
     }
 

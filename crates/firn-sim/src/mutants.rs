@@ -17,6 +17,8 @@ const HUNT: &[(&str, u64)] = &[
     ("pm_seq_trees", 73),
     ("pm_torn_trees", 9),
     ("trees_damage", 16),
+    ("pm_seq_lists", 8),
+    ("lists_damage", 16),
     ("pm_file", 60),
     ("creation_cut", 100),
     ("bit_exhaust", 400),
@@ -30,9 +32,19 @@ const HUNT: &[(&str, u64)] = &[
     ("joint", 600),
     ("block_append", 8),
     ("lab_joint", 60),
+    ("tlsm_joint", 60),
+    ("tlsm_link_cut", 300),
     ("pm_seq_hot", 12),
     ("pm_seq_placed", 7),
     ("model", 10),
+];
+
+/// Seeds as in [`RARE`] that take seconds, so they come last.
+const LATE: &[(&str, u64)] = &[
+    // pm.claim.flush
+    ("tlsm_link_cut", 120),
+    // list.fence
+    ("pm_seq_lists", 23),
 ];
 
 /// Seeds that notice what the first round else would not, so that the second has nothing to do.
@@ -48,11 +60,11 @@ const RARE: &[(&str, u64)] = &[
     ("bit_exhaust", 51),
     // log.sealed.sync, manifest.reopen.sync
     ("joint", 236),
-    ("joint", 183),
+    ("joint", 577),
     // sst.append.sync
     ("block_append", 2),
     // hot.seqno.check
-    ("repair_cut", 81),
+    ("lab_joint", 24),
     // hot.value.fence
     ("pm_seq_hot", 2),
     // log.placed.fence
@@ -155,7 +167,11 @@ fn passing(round: Round) -> Passing {
         .iter()
         .flat_map(|&(name, seeds)| (0..few(seeds)).map(move |seed| (name, seed)));
     // The rare ones first, because whoever needs them needs nothing else.
-    let all: Vec<(&'static Suite, u64)> = (RARE.iter().copied().chain(hunt))
+    let all: Vec<(&'static Suite, u64)> = RARE
+        .iter()
+        .copied()
+        .chain(hunt)
+        .chain(LATE.iter().copied())
         .filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, seed)))
         .collect();
     let (runs, found) = (

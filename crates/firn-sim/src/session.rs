@@ -431,6 +431,8 @@ impl Session {
         self.come_to_rest()?;
         let orphans = orphans(self.db(), &self.machine.fs, Self::dir())?;
         assert!(orphans.is_empty(), "I5: {orphans:?}");
+        let buried = self.db().stats().tlsm.map_or(0, |tlsm| tlsm.buried_bytes);
+        assert!(buried == 0, "I5: {buried} bytes of lists that nothing has");
         Ok(())
     }
 
@@ -533,7 +535,8 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
         .iter()
         .filter(|name| name.ends_with(".log"))
         .count();
-    let tables: usize = stats.levels.iter().map(|level| level.tables).sum();
+    let lists: usize = stats.tlsm.iter().flat_map(|tlsm| &tlsm.lists).sum();
+    let tables = stats.levels.iter().map(|level| level.tables).sum::<usize>() - lists;
     let mut wrong = Vec::new();
     if count(".sst") != tables {
         wrong.push(format!("{} table files for {tables} tables", count(".sst")));

@@ -10,20 +10,33 @@ use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
     ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits, LogPlacement, Options,
-    PmConfig, Profile, Tuning,
+    PmConfig, Profile, Tiering, TlsmTuning, Tuning,
 };
 use std::sync::Arc;
 
-/// The kinds of databases: profile, and whether there is a pool. Suites choose among these with
-/// equal probability.
-pub const KINDS: [(Profile, bool); 6] = [
+/// The kinds of databases: profile, and whether there is a pool. Suites choose among these.
+pub const KINDS: [(Profile, bool); 7] = [
     (Profile::Classic, false),
     (Profile::Classic, true),
     (Profile::Block, false),
     (Profile::Block, true),
     (Profile::Lab, false),
     (Profile::Lab, true),
+    (Profile::Tlsm, true),
 ];
+
+/// The number of kinds when seeds began to be kept.
+const KINDS_ONCE: u64 = 6;
+
+/// A random kind. Most known seeds keep theirs when a kind is added.
+pub(crate) fn kind(random: &mut Seed) -> (Profile, bool) {
+    let mut aside = random.clone();
+    let once = random.below(KINDS_ONCE) as usize;
+    // Another number than the one that `once` is made of.
+    let _same = aside.below(2);
+    let now = aside.below(KINDS.len() as u64);
+    KINDS[if now < KINDS_ONCE { once } else { now as usize }]
+}
 
 /// The configuration, which stays the same over a run's crashes.
 #[derive(Debug, Clone)]
@@ -63,6 +76,8 @@ pub struct Setup {
     /// In profile `lab`: the minimum fraction of rewritten keys for a memtable to go into empty
     /// trees.
     pub reuse_min: f64,
+    /// In profile `tlsm`: the tables that are in persistent memory.
+    pub tiering: Tiering,
 }
 
 impl Setup {
@@ -100,6 +115,11 @@ impl Setup {
             grows_below_trees: aside.one_in(2),
             reuse_min: one_of(&mut aside, &[0, 25, 60]) as f64 / 100.0,
             partitions: one_of(&mut aside, &[1, 4, 32]),
+            tiering: match aside.below(4) {
+                0 => Tiering::Leveled(1),
+                1 => Tiering::Leveled(0),
+                _ => Tiering::Lru,
+            },
         }
     }
 
@@ -123,6 +143,7 @@ impl Setup {
             grows_below_trees: false,
             reuse_min: 0.0,
             partitions: 1,
+            tiering: Tiering::Lru,
         }
     }
 
@@ -141,6 +162,11 @@ impl Setup {
             block_grained: self.grows_below_trees,
             reuse_min: self.reuse_min,
             ..LabTuning::default()
+        };
+        tuning.tlsm = TlsmTuning {
+            tiering: self.tiering,
+            unit_bytes: Some(4 << 10),
+            ..TlsmTuning::default()
         };
         if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;
@@ -193,6 +219,10 @@ impl Setup {
                 limits.level_base_bytes,
                 limits.level_fan_out,
             ) = (1, 1 << 10, 100);
+        }
+        if self.profile == Profile::Tlsm {
+            // Several segments of the smallest size.
+            limits.table_bytes = 24 << 10;
         }
         if self.partitions > 1 {
             // So small that partitions are divided and joined many times in a run.

@@ -4,12 +4,13 @@
 //! The seeds of most suites are random cases. `pm_seq`, `pm_torn`, `pm_eadr`, `pm_double` and
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
 //! in three modes: lists that several runs of CI finish together. For three structures a seed of
-//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align` and `trees_damage` have
-//! no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the bytes of a database,
-//! then those of another, without end. Their list would be the same few databases in every run, so
-//! their fresh seeds are random: each run damages some bytes of databases that no run has seen.
+//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align`, `trees_damage` and
+//! `lists_damage` have no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the
+//! bytes of a database, then those of another, without end. Their list would be the same few
+//! databases in every run, so their fresh seeds are random: each run damages some bytes of
+//! databases that no run has seen.
 
-use crate::pm::{self, BTrees, Hot, LogBuffer, Placed, PoolSpace, Shelf};
+use crate::pm::{self, BTrees, Hot, Lists, LogBuffer, Placed, PoolSpace, Shelf};
 use crate::seeds::Seeds;
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
@@ -108,6 +109,48 @@ pub static SUITES: &[Suite] = &[
         seeds: Seeds::random(60),
         weight: 3,
         run: recovery::lab_creation_cut,
+    },
+    Suite {
+        name: "tlsm_joint",
+        about: "one cut through a database whose tables are lists in persistent memory, and again in its recovery",
+        seeds: Seeds::random(400),
+        weight: 40,
+        run: joint::tlsm_joint,
+    },
+    Suite {
+        name: "tlsm_link_cut",
+        about: "a kill inside a compaction that links, its continuation, and a power cut",
+        seeds: Seeds::random(200),
+        weight: 6,
+        run: joint::tlsm_link_cut,
+    },
+    Suite {
+        name: "tlsm_io",
+        about: "io_countdown, io_several, fsync_fail and disk_cap of a database with lists in persistent memory",
+        seeds: Seeds::random(200),
+        weight: 12,
+        run: io::tlsm_io,
+    },
+    Suite {
+        name: "tlsm_checkpoint_cut",
+        about: "checkpoint_cut of a database whose tables are lists in persistent memory",
+        seeds: Seeds::random(60),
+        weight: 6,
+        run: copies::tlsm_checkpoint_cut,
+    },
+    Suite {
+        name: "tlsm_recovery_cut",
+        about: "recovery_cut of a database whose tables are lists in persistent memory",
+        seeds: Seeds::random(4),
+        weight: 6,
+        run: recovery::tlsm_recovery_cut,
+    },
+    Suite {
+        name: "tlsm_creation_cut",
+        about: "creation_cut of a database whose tables are lists in persistent memory",
+        seeds: Seeds::random(60),
+        weight: 3,
+        run: recovery::tlsm_creation_cut,
     },
     Suite {
         name: "creation_cut",
@@ -325,6 +368,55 @@ pub static SUITES: &[Suite] = &[
         seeds: Seeds::list(pm::DAMAGE_SEEDS, pm::DAMAGE_SEEDS),
         weight: 2,
         run: pm::trees_damage,
+    },
+    Suite {
+        name: "pm_seq_lists",
+        about: "every sequence of up to two operations, cut at every fence: lists",
+        seeds: Seeds::list_then_random(4, 31),
+        weight: 4,
+        run: pm::sequence::<Lists>,
+    },
+    Suite {
+        name: "pm_torn_lists",
+        about: "the same, each 8-byte word by itself: lists",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 4,
+        run: pm::torn::<Lists>,
+    },
+    Suite {
+        name: "pm_eadr_lists",
+        about: "the same with a durable cache, cut at every store: lists",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 2,
+        run: pm::eadr::<Lists>,
+    },
+    Suite {
+        name: "pm_init_lists",
+        about: "creation and single operations, cut at every store: lists",
+        seeds: Seeds::list_then_random(2, 18),
+        weight: 2,
+        run: pm::init::<Lists>,
+    },
+    Suite {
+        name: "pm_double_lists",
+        about: "recovery cut at every store, and the recovery of that: lists",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::double::<Lists>,
+    },
+    Suite {
+        name: "pm_lint_lists",
+        about: "nothing dirty at an acknowledgement: lists",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::lint::<Lists>,
+    },
+    Suite {
+        name: "lists_damage",
+        about: "one bit of every byte of a pool with lists",
+        seeds: Seeds::list(pm::LIST_DAMAGE_SEEDS, pm::LIST_DAMAGE_SEEDS),
+        weight: 2,
+        run: pm::lists_damage,
     },
     Suite {
         name: "pm_seq_log",

@@ -23,6 +23,12 @@ pub struct Tally {
     pub edges: u64,
     /// Entries of chunks that were replaced meanwhile, if the suite counts them.
     pub replaced: u64,
+    /// Entries that compactions linked in profile `tlsm`, if the suite counts them.
+    pub linked: u64,
+    /// Compactions that went on after a crash, if the suite counts them.
+    pub resumed: u64,
+    /// Lists that left persistent memory, if the suite counts them.
+    pub evicted_lists: u64,
     /// Partitions that were divided, if the suite counts them.
     pub divided: u64,
     /// Pairs of partitions that were joined, if the suite counts them.
@@ -41,6 +47,9 @@ impl Tally {
         self.chunks += other.chunks;
         self.edges += other.edges;
         self.replaced += other.replaced;
+        self.linked += other.linked;
+        self.resumed += other.resumed;
+        self.evicted_lists += other.evicted_lists;
         self.divided += other.divided;
         self.joined += other.joined;
         self.partitions_most = self.partitions_most.max(other.partitions_most);
@@ -59,6 +68,11 @@ impl Tally {
         self.divided += stats.background.divided_partitions;
         self.joined += stats.background.joined_partitions;
         self.partitions_most = self.partitions_most.max(stats.partitions.len());
+        if let Some(tlsm) = &stats.tlsm {
+            self.linked += tlsm.linked;
+            self.resumed += tlsm.resumed;
+            self.evicted_lists += tlsm.evictions;
+        }
         if let Some(lab) = &stats.lab {
             self.past_trees += lab.buffers_past;
             self.chunks += lab.chunks;
@@ -98,6 +112,13 @@ impl fmt::Display for Tally {
                 f,
                 ", {} of these within a leaf, {} entries replaced",
                 self.edges, self.replaced
+            )?;
+        }
+        if self.linked > 0 {
+            write!(
+                f,
+                ", {} entries linked, {} lists out of persistent memory, {} compactions gone on",
+                self.linked, self.evicted_lists, self.resumed
             )?;
         }
         if self.divided > 0 {

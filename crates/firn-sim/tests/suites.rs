@@ -69,6 +69,47 @@ fn lab_joint() {
 }
 
 #[test]
+fn tlsm_joint() {
+    let tally = suite("tlsm_joint");
+    let all = [tally.linked, tally.resumed, tally.evicted_lists]
+        .iter()
+        .all(|&count| count > 0);
+    assert!(
+        all || std::env::var("FIRN_SEED").is_ok(),
+        "one way of a compaction was not taken: {tally}"
+    );
+}
+
+#[test]
+fn tlsm_link_cut() {
+    let tally = suite("tlsm_link_cut");
+    assert!(
+        tally.resumed > 0 || std::env::var("FIRN_SEED").is_ok(),
+        "no compaction went on: {tally}"
+    );
+}
+
+#[test]
+fn tlsm_io() {
+    suite("tlsm_io");
+}
+
+#[test]
+fn tlsm_checkpoint_cut() {
+    suite("tlsm_checkpoint_cut");
+}
+
+#[test]
+fn tlsm_recovery_cut() {
+    suite("tlsm_recovery_cut");
+}
+
+#[test]
+fn tlsm_creation_cut() {
+    suite("tlsm_creation_cut");
+}
+
+#[test]
 fn lab_io() {
     suite("lab_io");
 }
@@ -241,6 +282,41 @@ fn pm_lint_trees() {
 #[test]
 fn trees_damage() {
     suite("trees_damage");
+}
+
+#[test]
+fn pm_seq_lists() {
+    suite("pm_seq_lists");
+}
+
+#[test]
+fn pm_torn_lists() {
+    suite("pm_torn_lists");
+}
+
+#[test]
+fn pm_eadr_lists() {
+    suite("pm_eadr_lists");
+}
+
+#[test]
+fn pm_init_lists() {
+    suite("pm_init_lists");
+}
+
+#[test]
+fn pm_double_lists() {
+    suite("pm_double_lists");
+}
+
+#[test]
+fn pm_lint_lists() {
+    suite("pm_lint_lists");
+}
+
+#[test]
+fn lists_damage() {
+    suite("lists_damage");
 }
 
 #[test]

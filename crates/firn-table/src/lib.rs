@@ -1,14 +1,16 @@
 //! The on-media structures, one folder each, with the same verbs in each: layout, write, read,
 //! iter, recover, verify.
 //!
-//! [`sst`] is the sorted string table on the SSD, [`pm_btree`] a pair of B+ trees in persistent
-//! memory. [`Value`] is the type that every read returns: bytes pinned in place, not copied.
+//! [`sst`] is the sorted string table on the SSD, [`pm_btree`] a pair of B+ trees and
+//! [`pm_skiplist`] skiplists in persistent memory. [`Value`] is the type that every read returns:
+//! bytes pinned in place, not copied.
 #![forbid(unsafe_code)]
 
 mod admission;
 mod cache;
 pub mod mechanisms;
 pub mod pm_btree;
+pub mod pm_skiplist;
 pub mod sites;
 pub mod sst;
 mod value;

@@ -23,4 +23,16 @@ firn_base::sites! {
     BTREE_WORD_FENCE = "btree.word.fence";
     /// Check of a leaf. Without it damaged keys and addresses are believed.
     BTREE_LEAF_CHECK = "btree.leaf.check";
+    /// Fence after entries, segments and filters of a list. Without it a segment may be followed by
+    /// bytes that do not exist.
+    LIST_FENCE = "list.fence";
+    /// Flush of the word by which a segment names the next one, or ends its list. Without it a list
+    /// that the manifest names may have no end.
+    LIST_NEXT_FLUSH = "list.next.flush";
+    /// Fence after that word, for the same reason.
+    LIST_NEXT_FENCE = "list.next.fence";
+    /// Check of a segment. Without it damaged nodes are followed.
+    LIST_SEGMENT_CHECK = "list.segment.check";
+    /// Check of an entry. Without it damaged values are returned.
+    LIST_ENTRY_CHECK = "list.entry.check";
 }

@@ -22,16 +22,19 @@ pub enum StallReason {
     Logs,
     /// Level 0's trees leave too little room for flushes.
     Trees,
+    /// Persistent memory is nearly full of tables that must be there.
+    PersistentMemory,
 }
 
 impl StallReason {
-    pub(crate) const ALL: [StallReason; 6] = [
+    pub(crate) const ALL: [StallReason; 7] = [
         StallReason::Level0,
         StallReason::Debt,
         StallReason::Flush,
         StallReason::Buffers,
         StallReason::Logs,
         StallReason::Trees,
+        StallReason::PersistentMemory,
     ];
 
     /// The name in statistics and metrics.
@@ -40,6 +43,7 @@ impl StallReason {
             StallReason::Level0 => "level0",
             StallReason::Debt => "debt",
             StallReason::Flush => "flush",
+            StallReason::PersistentMemory => "persistent_memory",
             StallReason::Buffers => "buffers",
             StallReason::Logs => "logs",
             StallReason::Trees => "trees",

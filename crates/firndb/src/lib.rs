@@ -56,6 +56,7 @@ mod read_points;
 mod sites;
 #[cfg(feature = "proof")]
 pub mod sites;
+mod tlsm;
 mod upper;
 mod write;
 
@@ -81,5 +82,9 @@ pub use lifecycle::repair::{RepairReport, repair, repair_dry_run};
 pub use lifecycle::stored::profile_at;
 pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
-pub use options::tuning::{BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tuning};
+pub use options::tuning::{
+    BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering, TlsmBuild, TlsmTuning,
+    TlsmVictim, Tuning,
+};
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
+pub use tlsm::TlsmStats;

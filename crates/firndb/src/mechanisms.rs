@@ -43,4 +43,18 @@ firn_base::sites! {
     LAB_FIRST = "lab.first";
     /// A value read from a log is cached (lab_12).
     LAB_CACHED = "lab.cached";
+    /// Tables are lists in persistent memory (tlsm_01).
+    TLSM_LISTS = "tlsm.lists";
+    /// A compaction links entries instead of copying them (tlsm_03).
+    TLSM_LINK = "tlsm.link";
+    /// Lists end at a size (tlsm_04).
+    TLSM_SPLIT = "tlsm.split";
+    /// A list names the inputs of the job that makes it (tlsm_05).
+    TLSM_INPUTS = "tlsm.inputs";
+    /// The space of a list is freed once nothing refers to it (tlsm_06).
+    TLSM_FREE = "tlsm.free";
+    /// Entries move out of chunks that are mostly garbage (tlsm_06).
+    TLSM_RELOCATE = "tlsm.relocate";
+    /// A compaction that a crash cut short goes on (tlsm_10).
+    TLSM_RESUME = "tlsm.resume";
 }

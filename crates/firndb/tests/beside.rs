@@ -22,6 +22,10 @@ fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
         hot_writes: 2,
         ..LabTuning::default()
     };
+    if profile == Profile::Tlsm {
+        // A reader copies entries up to an eighth of this.
+        options.memory_limit_bytes = 32 << 20;
+    }
     options
 }
 

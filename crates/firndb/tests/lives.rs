@@ -17,7 +17,12 @@ fn lives() -> u32 {
 
 fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
     let pm = rig::pool(dir, (profile, pool), 64 << 20);
-    Options::default().profile(profile).pm(pm)
+    let options = Options::default().profile(profile).pm(pm);
+    match profile {
+        // A pool must have room for a write buffer.
+        Profile::Tlsm => options.write_buffer_bytes(Some(16 << 20)),
+        _ => options,
+    }
 }
 
 /// The number of logs in the database's directory.

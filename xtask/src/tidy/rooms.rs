@@ -13,7 +13,7 @@ const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
 /// All rooms, from the bottom up.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 20] = [
     "mechanisms",
     "sites",
     "gate",
@@ -28,6 +28,7 @@ const ROOMS: [&str; 19] = [
     "upper",
     "read",
     "write",
+    "tlsm",
     "compaction",
     "lifecycle",
     "api",

@@ -27,6 +27,19 @@ impl Pool {
         self.region.load_from_file(extent.offset.get(), extent.len)
     }
 
+    /// Claims an extent that its writer, which was killed, may not have fenced. DURABLE AFTER a
+    /// fence of this thread, such as that of the next commit, where [`Pool::durable_at`] is
+    /// `Fence`: its contents.
+    ///
+    /// # Errors
+    /// As [`Pool::claim`].
+    pub fn claim_unfenced(&self, extent: Extent, owner: Owner) -> Result<()> {
+        self.claim(extent, owner)?;
+        self.region
+            .flush(&sites::PM_CLAIM_FLUSH, extent.offset.get(), extent.len)?;
+        Ok(())
+    }
+
     /// Ends recovery: everything that was not claimed becomes free. Until then nothing can be
     /// allocated or freed.
     ///

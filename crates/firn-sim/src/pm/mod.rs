@@ -6,6 +6,7 @@ mod btree;
 #[cfg(test)]
 mod counts;
 mod file_pool;
+mod lists;
 mod log_buffer;
 mod pool_space;
 mod shelf;
@@ -15,6 +16,7 @@ mod suites;
 pub(crate) use align::align;
 pub(crate) use btree::{BTrees, DAMAGE_SEEDS, damage as trees_damage};
 pub(crate) use file_pool::file_pool;
+pub(crate) use lists::{DAMAGE_SEEDS as LIST_DAMAGE_SEEDS, Lists, damage as lists_damage};
 pub(crate) use log_buffer::{Hot, LogBuffer, Placed};
 pub(crate) use pool_space::{Op as PoolOp, PoolSpace};
 pub use shelf::{Bug, Shelf};

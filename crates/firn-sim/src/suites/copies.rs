@@ -6,7 +6,7 @@ use crate::contents::read_all;
 use crate::machine::{Machine, fingerprint};
 use crate::model::{Death, History, Map};
 use crate::session::Session;
-use crate::setup::{KINDS, Setup};
+use crate::setup::{Setup, kind};
 use crate::suites::start::Start;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
@@ -34,6 +34,12 @@ pub(crate) fn block_checkpoint_cut(seed: u64) -> Tally {
 pub(crate) fn lab_checkpoint_cut(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     cut_a_checkpoint(Start::trees(&mut random, seed), random)
+}
+
+/// `tlsm_checkpoint_cut`: the same for a database whose tables are lists in persistent memory.
+pub(crate) fn tlsm_checkpoint_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_a_checkpoint(Start::lists(&mut random, seed), random)
 }
 
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
@@ -97,7 +103,7 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
 /// the hot buffer, whose keys only the leaf has once their logs are gone.
 pub(crate) fn repair_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
+    let (profile, pool) = kind(&mut random);
     let setup = Setup {
         profile,
         pool,
@@ -161,7 +167,7 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     tally
 }
 
-/// What a repair must bring back.
+/// The contents that a repair must bring back.
 struct Expected {
     now: Map,
     /// A damaged table, with its bytes.

@@ -344,6 +344,18 @@ pub(crate) fn lab_io(seed: u64) -> Tally {
     }
 }
 
+/// `tlsm_io`: the same for a database whose tables are lists in persistent memory.
+pub(crate) fn tlsm_io(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let start = Start::lists(&mut random, seed);
+    match seed % 4 {
+        0 => countdown(start, random),
+        1 => several(start, random),
+        2 => failed_sync(start, random),
+        _ => full_disk(start, random),
+    }
+}
+
 /// A write or sync of a table fails, and the machine dies soon afterwards, before the failure is
 /// resolved.
 fn die_behind_a_failure(start: Start, mut random: Seed) -> Tally {

@@ -129,6 +129,79 @@ pub(crate) fn lab_joint(seed: u64) -> Tally {
     )
 }
 
+/// The same for a database whose tables are lists in persistent memory as far as there is room, so
+/// that cuts hit links.
+pub(crate) fn tlsm_joint(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let mut setup = Setup {
+        profile: Profile::Tlsm,
+        pool: true,
+        ..Setup::random(&mut random)
+    };
+    let mut remains = Remains {
+        machine: Machine::new(&setup, seed),
+        history: History::default(),
+        death: Death::Kill,
+    };
+    if random.one_in(2) {
+        // So many entries that compactions make several lists.
+        (setup.keys, setup.value_bytes_max) = (4000, 60);
+        let mut session =
+            Session::open(&setup, &remains.machine, History::default()).expect("a new database");
+        session.run(700, &mut random).expect("no fault");
+        remains.machine = remains.machine.die(Death::Kill, &mut random);
+        remains.history = std::mem::take(&mut session.history);
+    }
+    lives(&setup, remains, &mut random)
+}
+
+/// `tlsm_link_cut`: a process is killed inside a compaction that links, the next one goes on with
+/// it, and then the power fails: what the first one had not fenced is durable by then.
+pub(crate) fn tlsm_link_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let setup = Setup {
+        profile: Profile::Tlsm,
+        pool: true,
+        keys: 4000,
+        value_bytes_max: 20,
+        write_buffer_bytes: 128 << 10,
+        ..Setup::small()
+    };
+    let machine = Machine::new(&setup, seed);
+    let mut session = Session::open(&setup, &machine, History::default()).expect("a new database");
+    // So many entries that the compaction makes several lists.
+    for _ in 0..150 {
+        let mut entry = || {
+            let key = format!("{:06}", random.below(10_000)).into_bytes();
+            (key, Some(vec![b'v'; random.below(20) as usize]))
+        };
+        let changes = (0..12).map(|_| entry()).collect();
+        session.write(changes, Durability::Power).expect("no fault");
+    }
+    machine.crash_after_stores(1 + random.below(300));
+    let _cut = session.db().compact();
+    let killed = machine.die(Death::Kill, &mut random);
+    tally.recovered(fingerprint(&killed));
+    let history = std::mem::take(&mut session.history);
+    let mut next = Session::open(&setup, &killed, history.clone()).expect("the next process");
+    let got = read_all(next.db()).expect("no fault");
+    if let Err(account) = history.check(&got, Death::Kill) {
+        panic!("{account}");
+    }
+    next.history.restart(got);
+    next.settle().expect("no fault");
+    tally.lived(&next.db().stats());
+    let cut = killed.die(Death::Power, &mut random);
+    tally.recovered(fingerprint(&cut));
+    let last = Session::open(&setup, &cut, History::default()).expect("after the power cut");
+    let got = read_all(last.db()).expect("what was continued");
+    last.db().verify().expect("what was continued");
+    if let Err(account) = next.history.check(&got, Death::Power) {
+        panic!("{account}");
+    }
+    tally
+}
+
 fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
     let mut tally = Tally::default();
     for _ in 0..1 + random.below(3) {
@@ -138,6 +211,7 @@ fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
     let mut session = recover(setup, &remains, &mut tally);
     session.run(50, random).expect("fifty more operations");
     session.settle().expect("the end");
+    tally.lived(&session.db().stats());
     tally
 }
 

@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::mutants::sites;
-use crate::setup::KINDS;
+use crate::setup::kind;
 use crate::tally::Tally;
 use firn_base::exec;
 use firn_base::seed::{Seed, mix};
@@ -51,7 +51,7 @@ pub(crate) fn kill9(seed: u64) -> Tally {
 
 fn kill_in(root: &TempDir, seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let kind = KINDS[random.below(KINDS.len() as u64) as usize];
+    let kind = kind(&mut random);
     for round in 0..KILLS {
         let before = acknowledged(root.path()).values().sum::<u64>();
         let status = match random.one_in(2) {

@@ -51,6 +51,12 @@ pub(crate) fn lab_creation_cut(seed: u64) -> Tally {
     cut_creations(Start::trees(&mut random, seed), random)
 }
 
+/// `tlsm_creation_cut`: the same for a database whose tables are lists in persistent memory.
+pub(crate) fn tlsm_creation_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_creations(Start::lists(&mut random, seed), random)
+}
+
 fn cut_creations(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
     let Start {
@@ -133,6 +139,14 @@ pub(crate) fn lab_recovery_cut(seed: u64) -> Tally {
         &mut random,
         &mut tally,
     );
+    tally
+}
+
+/// `tlsm_recovery_cut`: the same for a database whose tables are lists in persistent memory.
+pub(crate) fn tlsm_recovery_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let start = Start::lists(&mut random, seed);
+    cut_recoveries(start, seed, &mut random, &mut tally);
     tally
 }
 

@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::setup::Setup;
 use firn_base::exec;
 use firn_base::seed::Seed;
-use firndb::{LogPlacement, Profile};
+use firndb::{LogPlacement, Profile, Tiering};
 use std::sync::OnceLock;
 
 /// A machine, and the expected contents of its database.
@@ -53,6 +53,26 @@ impl Start {
                 log_placement,
                 grows_below_trees,
                 ..small
+            },
+            seed,
+        )
+    }
+
+    /// No database yet, of a profile whose tables are lists in persistent memory as far as there is
+    /// room.
+    pub(crate) fn lists(random: &mut Seed, seed: u64) -> Start {
+        let tiering = match random.below(3) {
+            0 => Tiering::Leveled(1),
+            _ => Tiering::Lru,
+        };
+        Start::empty(
+            Setup {
+                profile: Profile::Tlsm,
+                pool: true,
+                direct: random.one_in(2),
+                keys: if random.one_in(2) { 60 } else { 400 },
+                tiering,
+                ..Setup::small()
             },
             seed,
         )

@@ -9,6 +9,7 @@ use crate::lab::LabStats;
 use crate::manifest::{Level, PartId, TableMeta};
 use crate::read::Layer;
 use crate::read::state::{Part, ReadState};
+use crate::tlsm::TlsmStats;
 use crate::upper::Upper;
 use firn_base::count::{Cause, Counter};
 use firn_base::sync::Ordering;
@@ -239,6 +240,8 @@ pub struct Stats {
     pub logs: usize,
     /// Level 0 in persistent memory, in profile `lab`.
     pub lab: Option<LabStats>,
+    /// Tables in persistent memory, in profile `tlsm`.
+    pub tlsm: Option<TlsmStats>,
     /// The levels, from level 0 on, over all partitions.
     pub levels: Vec<LevelStats>,
     /// The partitions, in key order.
@@ -316,6 +319,11 @@ impl Engine {
             table_bytes: state.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
             lab: state.upper().and_then(Upper::lab_stats),
+            tlsm: self
+                .compaction
+                .lists
+                .as_ref()
+                .map(|lists| lists.stats(&state)),
             levels: self.level_stats(&state),
             partitions: partition_stats(&state),
             background: self.background_stats(),
@@ -449,7 +457,7 @@ impl Engine {
             small_blocks: sum(|table| table.small_blocks),
             index_bytes: runs()
                 .filter_map(|run| run.held())
-                .map(|table| table.index_bytes() as u64)
+                .map(|table| table.index_bytes())
                 .sum(),
             filter_left: sum(|table| table.filter_left),
             grown_tables: runs().filter(|run| run.meta.appends > 0).count() as u64,

@@ -31,7 +31,7 @@ use crate::manifest::{Edit, Level, TableMeta};
 use crate::mechanisms;
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
-use crate::read::sst_run::SstRun;
+use crate::read::table_run::TableRun;
 use firn_base::count::Cause;
 use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_fs::OpenMode;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// One table of the output's level, and the keys that are merged into it.
 #[derive(Debug, Clone)]
 pub(crate) struct SubTask {
-    child: Arc<SstRun>,
+    child: Arc<TableRun>,
     /// The first user key; the first sub-task has no lower bound.
     from: Option<Vec<u8>>,
     /// The user key after the last; the last sub-task has no upper bound.
@@ -63,7 +63,7 @@ pub(crate) struct Piece {
 /// A table with appended blocks, once they are installed.
 #[derive(Debug)]
 pub(crate) struct GrownTable {
-    pub(crate) run: Arc<SstRun>,
+    pub(crate) run: Arc<TableRun>,
     /// Blocks of the table that its new state does not have.
     pub(crate) blocks: Arc<[usize]>,
     /// Bytes of the file before the append.
@@ -79,7 +79,7 @@ impl GrownTable {
 }
 
 /// Truncates the file of `run` to its earlier length.
-fn cut_back(run: &SstRun, file_bytes: u64, context: &CompactionContext) {
+fn cut_back(run: &TableRun, file_bytes: u64, context: &CompactionContext) {
     let file = context
         .files
         .open(FileName::Table(run.meta.id), OpenMode::Append);
@@ -106,14 +106,14 @@ impl Piece {
 /// The sub-tasks of `plan`, in key order. Borders are user keys, so that a tombstone goes to the
 /// same table as the entries that it hides. Keys between two tables go to the earlier one.
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
-    let children: Vec<&Arc<SstRun>> = plan.children().collect();
+    let children: Vec<&Arc<TableRun>> = plan.children().collect();
     let from = |i: usize| {
         (i > 0)
             .then(|| children.get(i))
             .flatten()
             .map(|run| run.meta.smallest.clone())
     };
-    let task = |(i, child): (usize, &&Arc<SstRun>)| SubTask {
+    let task = |(i, child): (usize, &&Arc<TableRun>)| SubTask {
         child: Arc::clone(child),
         from: from(i),
         to: from(i + 1),
@@ -122,7 +122,7 @@ pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
 }
 
 /// The tables of the upper level.
-fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<SstRun>> {
+fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<TableRun>> {
     plan.tables
         .iter()
         .filter(|(level, _)| *level != plan.level)
@@ -167,7 +167,7 @@ pub(crate) async fn run_sub_task(
     snapshots: &[SeqNo],
     context: &CompactionContext,
 ) -> Result<Piece> {
-    let child = task.child.table()?.clone();
+    let child = task.child.table()?.sst()?.clone();
     let incoming = Incoming {
         task,
         plan,
@@ -265,10 +265,10 @@ impl Incoming<'_> {
             cause: Cause::Compaction,
         };
         // Input after the end is for another sub-task to read.
-        let of = |run: &Arc<SstRun>| {
+        let of = |run: &Arc<TableRun>| {
             LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref())
         };
-        let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(of(run)));
+        let iter = |run: &Arc<TableRun>| RunIter::Level(Box::new(of(run)));
         let children = upper(self.plan).map(iter);
         let mut merge = MergeIter::new(children.collect());
         match &self.task.from {

@@ -7,6 +7,7 @@
 //! 3. A failed job leaves nothing and is retried after a pause, except for `Corruption` and
 //!    `Poisoned`, which only a reopen can fix.
 
+mod cut;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
@@ -35,8 +36,9 @@ use crate::lab::Releases;
 use crate::manifest::Level;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::sst_run::SstRun;
 use crate::read::state::ReadState;
+use crate::read::table_run::TableRun;
+use crate::tlsm::{CutJob, ListFacts};
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -61,6 +63,8 @@ pub(crate) struct Jobs {
     /// Items that newer views of level 0 do not have.
     pub(crate) releases: Releases,
     loans: Loans,
+    /// Compactions that a crash cut short.
+    pub(crate) cut: Mutex<Vec<Arc<Mutex<Option<CutJob>>>>>,
     /// Compactions whose sub-tasks any worker may run.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) rate_limiter: RateLimiter,
@@ -98,6 +102,7 @@ impl Jobs {
             obsolete: ObsoleteFiles::default(),
             releases: Releases::default(),
             loans: Loans::default(),
+            cut: Mutex::default(),
             shared: Mutex::default(),
             rate_limiter,
             progress: Default::default(),
@@ -184,6 +189,7 @@ impl Engine {
         }
         let state = self.state.load_full();
         jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        self.discard_cut(&state, &jobs);
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
             // The failed job is no longer wanted (a compaction for reads, or a user's), so nothing
@@ -193,7 +199,17 @@ impl Engine {
         plan.map(|plan| self.mark(&mut jobs, plan, &state))
     }
 
+    /// The lists' part of persistent memory, in profiles that have one.
+    pub(super) fn list_facts(&self) -> Option<ListFacts> {
+        let facts = self.compaction.lists.as_ref()?.facts();
+        Some(ListFacts {
+            is_full: self.write_stall.is_full(),
+            ..facts
+        })
+    }
+
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
+        let lists = self.list_facts();
         let facts = Facts {
             limits: &self.options.limits,
             busy: &jobs.busy,
@@ -204,6 +220,7 @@ impl Engine {
             seek: *self.jobs.seek.lock(),
             appends: self.compaction.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
+            lists: lists.as_ref(),
             evicting: jobs.evicting,
             tuning: &self.options.tuning,
             chunk_bytes: self.chunk_bytes(),
@@ -214,7 +231,10 @@ impl Engine {
             idle: self.jobs.rate_limiter.is_idle(),
         };
         match compactions && !jobs.manual && self.jobs.rate_limiter.may_begin() {
-            true => picker::pick(state, &facts),
+            // First what a crash cut short, because another job would take its inputs.
+            true => self
+                .pick_cut(state, jobs)
+                .or_else(|| picker::pick(state, &facts)),
             // Even if other work is due.
             false => picker::pick_flush(state, &facts),
         }
@@ -246,6 +266,9 @@ impl Engine {
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
+        if let Some(resume) = &plan.resume {
+            self.jobs.cut.lock().retain(|cut| !Arc::ptr_eq(cut, resume));
+        }
         // No flush may begin while borders change, because its output ends at those that it knows.
         jobs.flushing |= plan.reason == Reason::Flush || plan.how == How::Border;
         jobs.compacting += usize::from(plan.reason != Reason::Flush);
@@ -289,7 +312,7 @@ impl Engine {
         self.open_ahead(&installed);
     }
 
-    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<SstRun>>> {
+    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<TableRun>>> {
         let start_ns = self.clock.now_ns();
         if let Some(border) = &job.plan.border {
             self.install_border(&job.plan, border)?;
@@ -426,11 +449,18 @@ impl Engine {
             &self.options.limits,
             &self.options.tuning,
             self.budget.write_buffer_bytes as u64,
+            self.list_facts().as_ref(),
         )
     }
 
     /// Sets the rates of writers and of compactions according to the debt.
     pub(crate) fn update_stall(&self) {
+        if let Some(lists) = &self.compaction.lists {
+            let buffer_bytes = self.budget.write_buffer_bytes as u64;
+            let buffers = self.state.load().memtables.len() as u64;
+            self.write_stall
+                .set_fullness(lists.fullness(buffers * buffer_bytes, buffer_bytes));
+        }
         let debt = self.debt();
         self.jobs.rate_limiter.update(&debt);
         if let Some(change) = self.write_stall.update(&debt, &self.options.limits) {
@@ -446,11 +476,24 @@ impl Engine {
         if last.load(Ordering::Relaxed) == tick || last.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
+        self.tables.set_second(tick);
+        self.flush_if_full();
         self.tend_spare(tick);
         self.prune_retained();
         // Cursors that ended have released tables that were already closed.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));
+    }
+
+    /// Freezes the active memtable if persistent memory is full: it has deletes only, or little
+    /// else, and their compaction makes room.
+    fn flush_if_full(&self) {
+        if self.write_stall.is_full() && self.next_log_may_begin() && self.may_add_buffer(0) {
+            let mut queue = self.commit.lock();
+            if queue.active.used_bytes() > Memtable::EMPTY_BYTES {
+                self.switch_buffer(&mut queue, 0);
+            }
+        }
     }
 
     /// Freezes the active memtable if it holds anything, and waits until all frozen ones are
@@ -570,6 +613,7 @@ impl Engine {
         }
         let state = self.state.load();
         jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        self.discard_cut(&state, &jobs);
         self.pick(&state, &jobs, true).is_none()
     }
 

@@ -22,7 +22,7 @@ use crate::lab::retained::Version;
 use crate::lab::view::{Trees, as_put};
 use crate::log::Wanted;
 use crate::manifest::{self, KeyRange};
-use crate::read::sst_run::MemoryReservation;
+use crate::read::table_run::MemoryReservation;
 use crate::read_points::is_seen;
 use firn_base::exec::give_way;
 use firn_base::{Result, SeqNo, Tag};

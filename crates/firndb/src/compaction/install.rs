@@ -19,8 +19,9 @@ use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::{Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
-use crate::read::sst_run::SstRun;
 use crate::read::state::Touched;
+use crate::read::table_run::TableRun;
+use crate::tlsm::NewList;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
@@ -34,10 +35,12 @@ impl Engine {
         plan: &Plan,
         made: CompactionOutput,
         start_ns: u64,
-    ) -> Result<Vec<Arc<SstRun>>> {
+    ) -> Result<Vec<Arc<TableRun>>> {
         let CompactionOutput {
             mut edit,
             created,
+            lists,
+            anchor,
             grown,
             choices,
             evicted,
@@ -47,7 +50,7 @@ impl Engine {
         } = made;
         let start_ns = start_ns + slept_ns;
         let added = edit.add.clone();
-        let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
+        let is_added = |run: &TableRun| added.iter().any(|(_, table)| table.id == run.meta.id);
         if let Some(flushed) = &plan.buffer {
             self.follow(flushed);
         }
@@ -65,11 +68,17 @@ impl Engine {
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, &created);
-            if error.kind() != ErrorKind::Poisoned {
+            if error.kind() == ErrorKind::Poisoned {
+                // The record may still turn out to be durable.
+                lists.into_iter().for_each(NewList::keep);
+            } else {
                 grown.iter().for_each(|grown| grown.undo(&self.compaction));
             }
             return Err(error);
         }
+        NewList::install_all(lists, &self.tables);
+        // The manifest names the lists now, so their anchor is stale.
+        drop(anchor);
         let version = manifest.version();
         self.swap_tables(version, plan, &added);
         drop(manifest);
@@ -83,7 +92,7 @@ impl Engine {
         let logs = logs.into_iter().map(Obsolete::Log);
         // A table that was moved or grew keeps its file.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
-        let tables = gone.map(|(_, run)| Obsolete::Table(run.clone()));
+        let tables = gone.map(|(_, run)| Obsolete::of(run));
         let blocks = grown
             .into_iter()
             .map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
@@ -145,7 +154,7 @@ impl Engine {
     }
 
     /// The runs of these tables, if the state still has them.
-    pub(crate) fn runs_of(&self, tables: &[(Level, TableMeta)]) -> Vec<Arc<SstRun>> {
+    pub(crate) fn runs_of(&self, tables: &[(Level, TableMeta)]) -> Vec<Arc<TableRun>> {
         let state = self.state.load();
         let run = |(level, table): &(Level, TableMeta)| {
             let part = state.part(&table.smallest);
@@ -175,7 +184,7 @@ impl Engine {
 
     /// Opens tables that were just installed, while there is room, so that few readers wait for an
     /// index.
-    pub(crate) fn open_ahead(&self, installed: &[Arc<SstRun>]) {
+    pub(crate) fn open_ahead(&self, installed: &[Arc<TableRun>]) {
         for run in installed {
             if self.compaction.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;
@@ -238,6 +247,11 @@ impl Engine {
             let level0 = plan.tables.iter().filter(|(level, _)| level.is_zero());
             self.write_stall
                 .drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
+        }
+        if let Some(lists) = self.compaction.lists.as_ref() {
+            lists
+                .counters
+                .done(plan.reason == Reason::Evict, plan.relocate.is_some());
         }
         let moved = plan.how == How::Move;
         self.counts

@@ -13,6 +13,7 @@ use super::append::GrownTable;
 use super::entries::{BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::visibility::Versions;
+use crate::compaction::output::{ListTarget, OpenOutput, Written};
 use crate::compaction::plan::{How, Plan, Reason};
 use crate::compaction::upper::Evicted;
 use crate::files::{FileIds, FileName, Files};
@@ -24,15 +25,17 @@ use crate::options::budget::Budget;
 use crate::options::tuning::BlockTuning;
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
-use crate::read::sst_run::SstRun;
 use crate::read::state::{Part, ReadState};
+use crate::read::table_run::TableRun;
 use crate::sites;
+use crate::tlsm::{Anchor, ListStore, NewList};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
+use firn_base::key::compare;
 use firn_base::sync::{AtomicBool, Ordering};
-use firn_base::{FileId, Limits, Result, SeqNo};
-use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
+use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
+use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::sync::Arc;
 
 /// The number of entries between two yield points.
@@ -57,6 +60,8 @@ pub(crate) struct CompactionContext {
     pub(crate) keys_bytes: usize,
     /// The profile's parameters, if it appends.
     pub(crate) appends: Option<BlockTuning>,
+    /// The lists' part of the pool, if the profile has one.
+    pub(crate) lists: Option<Arc<ListStore>>,
     pub(crate) file_ids: Arc<FileIds>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -92,9 +97,16 @@ impl CompactionContext {
             hold_bytes: budget.hold_bytes,
             keys_bytes: budget.keys_bytes,
             appends: options.appends().then(|| options.tuning.block.clone()),
+            lists: None,
             file_ids: Arc::new(FileIds::from(next_file_id)),
             stop: Arc::default(),
         }
+    }
+
+    /// True if a job that failed with `error` may make files instead of lists.
+    pub(crate) fn may_spill(&self, error: &Error) -> bool {
+        let lists = self.lists.as_ref();
+        lists.is_some_and(|lists| lists.may_spill(error))
     }
 
     /// # Errors
@@ -193,6 +205,9 @@ pub(crate) struct CompactionOutput {
     pub(crate) edit: Edit,
     /// The files that were created, to be removed if the edit is not installed.
     pub(crate) created: Vec<FileId>,
+    pub(crate) lists: Vec<NewList>,
+    /// The anchor of the lists, to be cleared when they are installed or gone.
+    pub(crate) anchor: Option<Anchor>,
     pub(crate) grown: Vec<GrownTable>,
     /// The choice for each table of the output's level, if there was one.
     pub(crate) choices: Vec<Choice>,
@@ -236,12 +251,50 @@ pub(crate) async fn run(
             ..CompactionOutput::default()
         });
     }
-    let cause = if plan.reason == Reason::Flush {
-        Cause::Flush
-    } else {
-        Cause::Compaction
+    let lists = ListTarget::of(plan, around, context)?;
+    let has_lists = lists.is_some();
+    let Written {
+        metas,
+        files,
+        lists,
+        anchor,
+    } = match write(plan, around, snapshots, lists, context).await {
+        Err(error) if has_lists && context.may_spill(&error) => {
+            write(plan, around, snapshots, None, context).await?
+        }
+        written => written?,
     };
-    let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    Ok(CompactionOutput {
+        created: files,
+        lists,
+        anchor,
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit {
+            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
+            ..edit
+        },
+        ..CompactionOutput::default()
+    })
+}
+
+/// Writes the output of `plan`: lists, if `lists` is given, else files.
+async fn write(
+    plan: &Plan,
+    around: &LevelContext,
+    snapshots: &[SeqNo],
+    lists: Option<ListTarget>,
+    context: &CompactionContext,
+) -> Result<Written> {
+    let cause = match plan.reason {
+        Reason::Flush => Cause::Flush,
+        _ => Cause::Compaction,
+    };
+    let mut merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    if let Some((key, _)) = lists.as_ref().and_then(ListTarget::through) {
+        // Its versions are judged again from the first one on.
+        merge.seek(key, Tag::seek(SeqNo::MAX))?;
+    }
     let reserve_percent = context.reserve_percent(around, plan.level);
     let log_id = plan.buffer.as_ref().map(|buffer| buffer.log_id);
     let log_id = log_id.unwrap_or_default();
@@ -251,17 +304,8 @@ pub(crate) async fn run(
         cuts: around.cuts.clone(),
         ..Output::new(cause, plan.reason != Reason::Flush)
     };
-    let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
-    Ok(CompactionOutput {
-        created: metas.iter().map(|meta| meta.id).collect(),
-        bytes_in: plan.input_bytes(),
-        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
-        edit: Edit {
-            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
-            ..edit
-        },
-        ..CompactionOutput::default()
-    })
+    let below = around.below(plan.level);
+    write_outputs(merge, snapshots, below, output, lists, context).await
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -314,10 +358,10 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
         .iter()
         .map(|buffer| RunIter::Memtable(buffer.iter()))
         .collect();
-    let mut sorted: Vec<Arc<SstRun>> = Vec::new();
+    let mut sorted: Vec<Arc<TableRun>> = Vec::new();
     for (level, run) in &plan.tables {
         if level.is_zero() {
-            children.push(RunIter::Sst(Box::new(run.table()?.iter(access))));
+            children.push(RunIter::over(run, access)?);
         } else if *level == plan.level {
             sorted.push(run.clone());
         } else {
@@ -446,8 +490,8 @@ impl OverlapTracker {
     }
 }
 
-/// Writes the entries of `merge`, from its position on, that some reader needs to new tables, in
-/// key order. On failure removes them.
+/// Writes the entries of `merge`, from its position on, that some reader needs to new files, in key
+/// order. On failure removes them.
 ///
 /// # Errors
 /// The error of reading or writing.
@@ -458,29 +502,50 @@ pub(crate) async fn write_tables(
     output: Output,
     context: &CompactionContext,
 ) -> Result<Vec<TableMeta>> {
+    let written = write_outputs(merge, snapshots, below, output, None, context).await?;
+    Ok(written.metas)
+}
+
+/// As [`write_tables`], but makes lists if `lists` is given.
+///
+/// # Errors
+/// As [`write_tables`].
+pub(crate) async fn write_outputs(
+    merge: impl Entries,
+    snapshots: &[SeqNo],
+    below: OverlapTracker,
+    output: Output,
+    mut lists: Option<ListTarget>,
+    context: &CompactionContext,
+) -> Result<Written> {
+    let (written, open) = lists
+        .as_mut()
+        .map(ListTarget::take_written)
+        .unwrap_or_default();
     let mut writer = TablesWriter {
         context,
         output,
-        metas: Vec::new(),
-        created: Vec::new(),
-        open: None,
+        lists,
+        written,
+        open,
         cuts_passed: 0,
     };
-    let written = writer.write(merge, snapshots, below).await.and_then(|()| {
-        if writer.created.is_empty() {
+    let done = writer.write(merge, snapshots, below).await.and_then(|()| {
+        if writer.written.files.is_empty() {
             Ok(())
         } else {
             context.files.sync_dir(&sites::SST_NAMES_SYNC)
         }
     });
-    if let Err(error) = written {
-        for id in &writer.created {
+    if let Err(error) = done {
+        for id in &writer.written.files {
             // A file that cannot be removed now is an orphan, which the next open removes.
             let _left = context.files.remove(FileName::Table(*id));
         }
         return Err(error);
     }
-    Ok(writer.metas)
+    writer.written.anchor = writer.lists.as_mut().and_then(ListTarget::take_anchor);
+    Ok(writer.written)
 }
 
 /// The yield points of a compaction.
@@ -514,9 +579,10 @@ impl<'a> Steps<'a> {
 struct TablesWriter<'a> {
     context: &'a CompactionContext,
     output: Output,
-    metas: Vec<TableMeta>,
-    created: Vec<FileId>,
-    open: Option<(FileId, SstWriter)>,
+    /// The making of lists; `None` if the output is files.
+    lists: Option<ListTarget>,
+    written: Written,
+    open: Option<OpenOutput>,
     /// The number of cuts at or before the last key.
     cuts_passed: usize,
 }
@@ -539,14 +605,17 @@ impl TablesWriter<'_> {
             below.walk(key);
             if tag.seqno() <= self.output.seqno_max
                 && versions.keep(key, tag, || below.is_bottom(key))
+                && !self.is_written(key, tag)
             {
                 if self.pass_cuts(key) || self.is_due(key, &below) {
                     self.end_table()?;
                     below.begin_at(key);
                 }
-                // Only now, because a version that is dropped need not be read.
-                merge.load()?;
-                self.table()?.add(merge.key(), merge.tag(), merge.value())?;
+                if !self.link(&merge)? {
+                    // Only now, because a version that is dropped need not be read.
+                    merge.load()?;
+                    self.add(&merge)?;
+                }
             }
             merge.next()?;
             steps.step().await?;
@@ -566,10 +635,13 @@ impl TablesWriter<'_> {
 
     /// True if the open table must end before `key`. Never between two versions of one key.
     fn is_due(&self, key: &[u8], below: &OverlapTracker) -> bool {
-        let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else {
+        let Some(writer) = self.open.as_ref().filter(|_| self.output.split) else {
             return false;
         };
         let limits = &self.context.limits;
+        if self.lists.is_some() && !mechanisms::TLSM_SPLIT.is_on() {
+            return false;
+        }
         let full = writer.estimated_bytes()
             >= self.output.table_bytes.unwrap_or(limits.table_bytes)
             || writer.held_bytes() >= self.context.keys_bytes;
@@ -577,42 +649,55 @@ impl TablesWriter<'_> {
         (full || wide) && writer.entries() > 0 && writer.last_key() != key
     }
 
-    fn table(&mut self) -> Result<&mut SstWriter> {
-        let open = match self.open.take() {
-            Some(open) => open,
-            None => {
-                let context = self.context;
-                let id = context.file_ids.take();
-                let file = context.files.create_table(id, context.direct)?;
-                self.created.push(id);
-                let options = SstOptions {
-                    filter_reserve_percent: self.output.reserve_percent,
-                    owner: TableOwner {
-                        log_id: self.output.log_id,
-                        ..context.sst.owner
-                    },
-                    ..context.sst.clone()
-                };
-                (
-                    id,
-                    SstWriter::new(
-                        file,
-                        FileId(id.0),
-                        options,
-                        context.counters.clone(),
-                        self.output.cause,
-                    ),
-                )
-            }
+    /// Links the current entry of `merge` if it is in persistent memory and the output is, too.
+    /// Returns false if it must be copied.
+    fn link(&mut self, merge: &impl Entries) -> Result<bool> {
+        if self.lists.is_none() {
+            return Ok(false);
+        }
+        let Some(entry) = merge.linked() else {
+            return Ok(false);
         };
-        Ok(&mut self.open.insert(open).1)
+        self.table()?;
+        match (&mut self.open, &mut self.lists) {
+            (Some(open), Some(lists)) => open.link(merge.key(), merge.tag(), &entry, lists),
+            _ => Ok(false),
+        }
+    }
+
+    /// Copies the current entry of `merge`.
+    fn add(&mut self, merge: &impl Entries) -> Result<()> {
+        self.table()?;
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        let (key, tag, value) = (merge.key(), merge.tag(), merge.value());
+        open.add(key, tag, value, self.lists.as_mut())
+    }
+
+    /// True if an earlier process wrote the entry.
+    fn is_written(&self, key: &[u8], tag: Tag) -> bool {
+        let through = self.lists.as_ref().and_then(ListTarget::through);
+        through.is_some_and(|(last, last_tag)| {
+            compare(key, tag, last, last_tag) != std::cmp::Ordering::Greater
+        })
+    }
+
+    /// Begins a table, unless one is open.
+    fn table(&mut self) -> Result<()> {
+        if self.open.is_none() {
+            let lists = self.lists.as_ref();
+            let open = OpenOutput::begin(self.context, &self.output, lists, &mut self.written)?;
+            self.open = Some(open);
+        }
+        Ok(())
     }
 
     fn end_table(&mut self) -> Result<()> {
-        if let Some((id, writer)) = self.open.take() {
-            self.metas.push(TableMeta::new(id, writer.finish()?));
+        match self.open.take() {
+            Some(open) => open.finish(self.lists.as_mut(), &mut self.written),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ mod eviction;
 mod grain;
 mod install;
 mod merge;
+mod output;
 pub(crate) mod picker;
 pub(crate) mod plan;
 pub(crate) mod rate_limiter;
@@ -22,5 +23,6 @@ pub(crate) use entries::BufferedEntries;
 pub(crate) use grain::Grain;
 pub(crate) use merge::{
     CompactionContext, CompactionOutput, LevelContext, Output, OverlapTracker, run, run_above,
-    write_tables,
+    write_outputs, write_tables,
 };
+pub(crate) use output::{ListTarget, Written};

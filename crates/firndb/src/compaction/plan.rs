@@ -3,9 +3,11 @@
 use crate::lab::Chunk;
 use crate::manifest::{Level, PartId};
 use crate::memtable::Memtable;
-use crate::read::sst_run::SstRun;
+use crate::read::table_run::TableRun;
+use crate::tlsm::CutJob;
 use firn_base::FileId;
-use std::collections::HashMap;
+use firn_base::sync::Mutex;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The way in which a job makes its output.
@@ -24,6 +26,16 @@ pub(crate) enum How {
     Border,
 }
 
+/// The medium of a job's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Medium {
+    /// In files.
+    #[default]
+    Ssd,
+    /// In lists in persistent memory, if there is room.
+    Pm,
+}
+
 /// The reason why a job was picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
@@ -35,7 +47,7 @@ pub(crate) enum Reason {
     Seeks,
     /// Dead bytes exceed their limit.
     Space,
-    /// Level 0 in persistent memory has reached its limit.
+    /// Level 0, or lists, in persistent memory have reached their limit.
     Evict,
     /// A user asked for it.
     Manual,
@@ -62,11 +74,16 @@ pub(crate) struct Plan {
     /// Leaves of the immutable tree.
     pub(crate) chunk: Option<Chunk>,
     /// (level, table), with the tables of the upper level first.
-    pub(crate) tables: Vec<(Level, Arc<SstRun>)>,
+    pub(crate) tables: Vec<(Level, Arc<TableRun>)>,
     /// The output's level.
     pub(crate) level: Level,
     pub(crate) how: How,
     pub(crate) reason: Reason,
+    pub(crate) medium: Medium,
+    /// Chunks of lists whose entries are copied, by offset.
+    pub(crate) relocate: Option<Arc<HashSet<u64>>>,
+    /// The job that a crash cut short, if this goes on with it.
+    pub(crate) resume: Option<Arc<Mutex<Option<CutJob>>>>,
 }
 
 /// Tables that running jobs read or replace, with their levels and live bytes.
@@ -75,7 +92,7 @@ pub(crate) struct BusyTables(HashMap<FileId, (Level, u64)>);
 
 impl BusyTables {
     /// Marks a table of `level` as taken by a job.
-    pub(crate) fn take(&mut self, level: Level, run: &SstRun) {
+    pub(crate) fn take(&mut self, level: Level, run: &TableRun) {
         self.0.insert(run.meta.id, (level, run.meta.live_bytes()));
     }
 
@@ -84,7 +101,7 @@ impl BusyTables {
         self.0.remove(&id);
     }
 
-    pub(crate) fn has(&self, run: &SstRun) -> bool {
+    pub(crate) fn has(&self, run: &TableRun) -> bool {
         self.0.contains_key(&run.meta.id)
     }
 
@@ -102,7 +119,7 @@ impl Plan {
     /// A plan that makes output on `level` of partition `part` from `tables`.
     pub(crate) fn new(
         part: PartId,
-        tables: Vec<(Level, Arc<SstRun>)>,
+        tables: Vec<(Level, Arc<TableRun>)>,
         level: Level,
         how: How,
         reason: Reason,
@@ -116,6 +133,9 @@ impl Plan {
             level,
             how,
             reason,
+            medium: Medium::default(),
+            relocate: None,
+            resume: None,
         }
     }
 
@@ -130,12 +150,15 @@ impl Plan {
             level: Level::ZERO,
             how,
             reason: Reason::Flush,
+            medium: Medium::default(),
+            relocate: None,
+            resume: None,
         }
     }
 
     /// The plan without the tables that have no key between the first and the last of `keys`.
     pub(crate) fn narrowed(&self, keys: Option<(&[u8], &[u8])>) -> Plan {
-        let meets = |run: &SstRun| {
+        let meets = |run: &TableRun| {
             keys.is_some_and(|(first, last)| {
                 *run.meta.largest >= *first && *run.meta.smallest <= *last
             })
@@ -170,7 +193,7 @@ impl Plan {
     }
 
     /// The tables on the output's level.
-    pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<SstRun>> {
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<TableRun>> {
         self.tables
             .iter()
             .filter(|(level, _)| *level == self.level)

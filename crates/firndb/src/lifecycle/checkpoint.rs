@@ -19,6 +19,7 @@ use crate::manifest::{self, Edit, Level, TableMeta, Version};
 use crate::read::merge_iter::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::read::state::ReadState;
+use crate::read::table_run::TableRun;
 use crate::read_points::Point;
 use crate::sites;
 use crate::upper::Upper;
@@ -28,6 +29,7 @@ use firn_base::seed::Seed;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::{File, Fs, IoBuf, OpenMode, cannot_link};
+use firn_table::sst::Access;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,14 +70,16 @@ impl Engine {
         shared: impl FnMut() -> Result<Arc<ReadState>>,
     ) -> Result<()> {
         let (point, state) = self.fix_point(shared)?;
-        for (_, run) in state.tables() {
+        let (lists, in_files): (Vec<_>, Vec<_>) =
+            state.tables().partition(|(_, run)| run.meta.list.is_some());
+        for (_, run) in in_files {
             self.calls.check()?;
             let name = FileName::Table(run.meta.id);
             if self.read_only {
                 // A concurrent writer does not know of a second name, and may append to the file.
                 copy(
                     &sites::CHECKPOINT_COPY_SYNC,
-                    &**run.table()?.file(),
+                    &**run.table()?.sst()?.file(),
                     run.meta.bytes(),
                     &*files.create(name)?,
                 )?;
@@ -83,9 +87,46 @@ impl Engine {
                 link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, name)?;
             }
         }
-        let buffered = self.write_buffers(&state, point.seqno, files)?;
+        let id = self.next_file_id();
+        let context =
+            CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
+        let mut written = Vec::new();
+        for (level, run) in lists {
+            let tables = self.write_list(run, point.seqno, &context)?;
+            written.extend(tables.into_iter().map(|table| (level, table)));
+        }
+        let buffered = self.write_buffers(&state, point.seqno, &context)?;
+        written.extend(buffered.into_iter().map(|table| (Level::ZERO, table)));
         self.mark_shared(&state)?;
-        self.write_manifest(&state, point.seqno, buffered, files)
+        self.write_manifest(&state, point.seqno, written, files)
+    }
+
+    /// Writes a list as tables of the copy, which are on its level: the list and its neighbours
+    /// have tables of other media between them.
+    fn write_list(
+        &self,
+        run: &Arc<TableRun>,
+        seqno: SeqNo,
+        context: &CompactionContext,
+    ) -> Result<Vec<TableMeta>> {
+        self.calls.check()?;
+        let output = Output {
+            seqno_max: seqno,
+            ..Output::new(Cause::Maintenance, true)
+        };
+        let access = Access::Streaming {
+            bytes: context.stretch_bytes,
+            cause: Cause::Maintenance,
+        };
+        // Tombstones stay, because older entries may be in any table below.
+        let below = OverlapTracker::new(Level::ZERO, Vec::new());
+        block_on(write_tables(
+            MergeIter::at_first(vec![RunIter::over(run, access)?])?,
+            &[seqno],
+            below,
+            output,
+            context,
+        ))
     }
 
     /// A read point, and a state that has everything it sees. Tables are linked as a whole, so none
@@ -145,7 +186,7 @@ impl Engine {
         &self,
         state: &ReadState,
         seqno: SeqNo,
-        files: &Arc<Files>,
+        context: &CompactionContext,
     ) -> Result<Vec<TableMeta>> {
         let memtables = state
             .memtables
@@ -155,9 +196,6 @@ impl Engine {
         let children = memtables
             .chain(upper.map(|iter| RunIter::Upper(Box::new(iter))))
             .collect();
-        let id = self.next_file_id();
-        let context =
-            CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output {
             seqno_max: seqno,
             cuts: state.layout.cuts().clone(),
@@ -169,7 +207,7 @@ impl Engine {
             &[seqno],
             below,
             output,
-            &context,
+            context,
         ))
     }
 
@@ -180,7 +218,8 @@ impl Engine {
         let tables = state.tables();
         let linked: HashSet<FileId> = tables.map(|(_, run)| run.meta.id).collect();
         for (level, tables) in manifest.version().levels.iter() {
-            for table in tables.iter().filter(|table| !table.shared) {
+            let is_own = |table: &&Arc<TableMeta>| !table.shared && table.list.is_none();
+            for table in tables.iter().filter(is_own) {
                 if linked.contains(&table.id) {
                     edit.drop.push((level, table.id));
                     edit.add.push((
@@ -203,17 +242,20 @@ impl Engine {
         &self,
         state: &ReadState,
         seqno: SeqNo,
-        buffered: Vec<TableMeta>,
+        written: Vec<(Level, TableMeta)>,
         files: &Arc<Files>,
     ) -> Result<()> {
         let manifest_id = self.next_file_id();
-        let linked = state.tables();
+        // What was written for the copy has ids of its own.
+        let next = written.iter().map(|(_, table)| table.id.next()).max();
+        let next = next.unwrap_or_default();
+        let linked = state.tables().filter(|(_, run)| run.meta.list.is_none());
         let edit = Edit {
             id: 1,
             uuid: Some(files.uuid),
             origins: self.origins_and_own(),
             profile: Some(self.options.profile.number()),
-            next_file_id: Some(self.compaction.file_ids.next().next()),
+            next_file_id: Some(self.compaction.file_ids.next().max(next).next()),
             last_seqno: Some(seqno),
             cuts_added: state.layout.pairs().collect(),
             add: linked
@@ -226,7 +268,7 @@ impl Engine {
                         },
                     )
                 })
-                .chain(buffered.into_iter().map(|table| (Level::ZERO, table)))
+                .chain(written)
                 .collect(),
             ..Edit::default()
         };

@@ -7,8 +7,8 @@ use crate::sites;
 use firn_base::{ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode, cannot_link};
 
-/// Links the files `names` into `lost/`, or copies them, durably. Files already there stay: a file with the same
-/// name and other bytes gets a number appended to its name.
+/// Links the files `names` into `lost/`, or copies them, durably. Files already there stay: a file
+/// with the same name and other bytes gets a number appended to its name.
 ///
 /// # Errors
 /// The error of linking or copying.
@@ -46,8 +46,8 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
     Ok(())
 }
 
-/// Copies the file `name` into `lost` under `to`, durably. It gets that name once the copy is whole,
-/// so that whatever a crash leaves there is called `.part` and not taken for the file.
+/// Copies the file `name` into `lost` under `to`, durably. It gets that name once the copy is
+/// whole, so that whatever a crash leaves there is called `.part` and not taken for the file.
 fn copy_one(files: &Files, lost: &dyn Dir, name: FileName, to: &str) -> Result<()> {
     let part = format!("{name}.part");
     match lost.remove(&part) {

@@ -17,6 +17,7 @@
 
 mod directory;
 mod finish;
+mod lists;
 mod logs;
 mod trees;
 mod unnamed;
@@ -31,7 +32,8 @@ use crate::manifest::{self, FORMAT_VERSION, TABLES_HAVE_HEADERS, TableMeta, Vers
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
-use crate::read::sst_run::{TableCache, TableCacheBounds};
+use crate::read::table_run::{TableCache, TableCacheBounds};
+use crate::tlsm::{CutJobs, NewList};
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -63,7 +65,7 @@ struct Recovery {
     /// Full memtables of a read-only open, oldest first.
     kept: Vec<Arc<Memtable>>,
     buffer: Option<Arc<Memtable>>,
-    recovered: Vec<TableMeta>,
+    recovered: Recovered,
     last_seqno: SeqNo,
     /// Level 0, in profile `lab`.
     trees: Option<Trees>,
@@ -71,6 +73,17 @@ struct Recovery {
     /// The sequence number through which entries found no room in rebuilt trees and are in tables,
     /// and the first log that has later ones.
     spilled: Option<(SeqNo, FileId)>,
+}
+
+/// The tables that no state has yet.
+#[derive(Default)]
+struct Recovered {
+    /// Tables made from logs.
+    tables: Vec<TableMeta>,
+    /// Lists among them.
+    lists: Vec<NewList>,
+    /// Compactions that a crash cut short.
+    cut: CutJobs,
 }
 
 /// The logs to be replayed.
@@ -120,6 +133,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
 fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Engine>> {
     options.tuning.block.check()?;
     options.tuning.lab.check()?;
+    options.tuning.tlsm.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options
@@ -195,7 +209,7 @@ fn open_directory(
         since_ns,
         kept: Vec::new(),
         buffer: None,
-        recovered: Vec::new(),
+        recovered: Recovered::default(),
         trees: None,
         replaying: Replaying::default(),
         spilled: None,
@@ -203,6 +217,10 @@ fn open_directory(
     recovery.step("manifest");
     recovery.open_pool()?;
     recovery.step("pool");
+    recovery.open_lists()?;
+    if recovery.options.lists().is_some() {
+        recovery.step("lists");
+    }
     recovery.open_trees()?;
     recovery.step("trees");
     recovery.check_tables()?;
@@ -265,15 +283,16 @@ impl Recovery {
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let has_trees = self.options.profile == Profile::Lab;
-        let is_needed = paired > 0 && (has_trees || self.version.log_ends_in_pool());
-        let part = if has_trees {
-            "level 0 of this database"
-        } else {
-            "the end of this database's log"
+        let has_lists = self.version.tables().any(|table| table.list.is_some());
+        let is_needed = paired > 0 && (has_trees || has_lists || self.version.log_ends_in_pool());
+        let part = match (has_trees, has_lists) {
+            (true, _) => "level 0 of this database",
+            (false, true) => "a part of this database's tables",
+            (false, false) => "the end of this database's log",
         };
         let Some(config) = &self.options.pm else {
             if is_needed {
-                let otherwise = if has_trees {
+                let otherwise = if has_trees || has_lists {
                     "if it is lost, run `firn repair`"
                 } else {
                     "after a clean close it opens without"
@@ -324,11 +343,8 @@ impl Recovery {
             );
             return Err(Error::corruption(place, 0, expected));
         }
-        // The pool's own open has claimed the extents that its roots name, and the manifest names
-        // none, so the rest is free.
-        if !self.read_only {
-            pool.finish_recovery()?;
-        }
+        // The pool's own open has claimed the extents that its roots name. What the manifest names
+        // is claimed next.
         self.pm = Some(pool);
         Ok(())
     }
@@ -336,7 +352,8 @@ impl Recovery {
     /// Checks that each table that the manifest names exists in full, and sets the next file id.
     fn check_tables(&mut self) -> Result<()> {
         let mut ids = self.version.next_file_id;
-        for table in self.version.tables() {
+        let files = self.version.tables().filter(|table| table.list.is_none());
+        for table in files {
             let path = self.files.path_of(FileName::Table(table.id));
             let len =
                 self.files
@@ -364,6 +381,11 @@ impl Recovery {
                 .next_back()
                 .map_or(FileId(0), |last| last.next()),
         );
+        ids = self
+            .recovered
+            .cut
+            .ids()
+            .fold(ids, |ids, id| ids.max(id.next()));
         // Nor that of a log whose half in the pool outlived its file, because the half would
         // overlay another log of that id.
         if let Some(pool) = &self.pm {

@@ -25,6 +25,7 @@
 //! still holds the entry.
 
 mod entries;
+mod lists;
 mod own;
 mod pool;
 
@@ -330,6 +331,7 @@ impl Repair {
     /// Reads everything. Creates nothing but temporary tables.
     fn read(&mut self) -> Result<()> {
         self.read_trees()?;
+        self.read_lists()?;
         self.read_tables()?;
         self.read_logs()
     }

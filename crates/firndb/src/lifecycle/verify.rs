@@ -2,8 +2,11 @@
 
 use crate::engine::Engine;
 use crate::files::FileName;
-use crate::manifest::TableMeta;
+use crate::manifest::{Level, TableMeta};
+use crate::read::table::Table;
+use crate::read::table_run::TableRun;
 use firn_base::{Error, ErrorKind, Result};
+use firn_table::pm_skiplist::{self, ListReport};
 use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
@@ -56,58 +59,9 @@ impl Engine {
         };
         for (level, run) in state.tables() {
             self.calls.check()?;
-            let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
-            // Footer, index and filter are read from the media, too, through the open file, because
-            // a concurrent writer may have removed its name.
-            let table = match run.table().and_then(|table| table.reopen()) {
-                Ok(table) => Arc::new(table),
-                Err(error) if error.kind() == ErrorKind::Corruption => {
-                    found(Damage {
-                        error,
-                        keys: keys(),
-                    })?;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            if let Some(what) = differs(&table, &run.meta) {
-                let place = self.files.path_of(FileName::Table(run.meta.id));
-                let expected = format!("the {what} that the manifest names for level {level}");
-                let error =
-                    Error::corruption(place.display(), table.extent().footer_offset, expected);
-                found(Damage {
-                    error,
-                    keys: keys(),
-                })?;
-            }
-            match table.verify() {
-                Ok(checked) => {
-                    report.tables += 1;
-                    report.blocks += checked.blocks;
-                    report.entries += checked.entries;
-                    report.bytes += checked.bytes;
-                }
-                Err(error) if error.kind() == ErrorKind::Corruption => {
-                    let blocks = table.damaged_blocks()?;
-                    if blocks.is_empty() {
-                        found(Damage {
-                            error,
-                            keys: keys(),
-                        })?;
-                    }
-                    for DamagedBlock {
-                        error,
-                        smallest,
-                        largest,
-                    } in blocks
-                    {
-                        found(Damage {
-                            error,
-                            keys: Some((smallest, largest)),
-                        })?;
-                    }
-                }
-                Err(error) => return Err(error),
+            match run.meta.list {
+                Some(_) => self.examine_list(run, &mut report, found)?,
+                None => self.examine_sst(level, run, &mut report, found)?,
             }
         }
         for result in self.examine_pool(&mut report) {
@@ -128,6 +82,95 @@ impl Engine {
             }
         }
         Ok(report)
+    }
+
+    /// Reads a table in a file.
+    fn examine_sst(
+        &self,
+        level: Level,
+        run: &Arc<TableRun>,
+        report: &mut VerifyReport,
+        found: &mut dyn FnMut(Damage) -> Result<()>,
+    ) -> Result<()> {
+        let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
+        // Footer, index and filter are read from the media, too, through the open file, because
+        // a concurrent writer may have removed its name.
+        let table = match run.table().and_then(|table| table.sst()?.reopen()) {
+            Ok(table) => Arc::new(table),
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                found(Damage {
+                    error,
+                    keys: keys(),
+                })?;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(what) = differs(&table, &run.meta) {
+            let place = self.files.path_of(FileName::Table(run.meta.id));
+            let expected = format!("the {what} that the manifest names for level {level}");
+            let error = Error::corruption(place.display(), table.extent().footer_offset, expected);
+            found(Damage {
+                error,
+                keys: keys(),
+            })?;
+        }
+        match table.verify() {
+            Ok(checked) => {
+                report.tables += 1;
+                report.blocks += checked.blocks;
+                report.entries += checked.entries;
+                report.bytes += checked.bytes;
+            }
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                let blocks = table.damaged_blocks()?;
+                if blocks.is_empty() {
+                    found(Damage {
+                        error,
+                        keys: keys(),
+                    })?;
+                }
+                for DamagedBlock {
+                    error,
+                    smallest,
+                    largest,
+                } in blocks
+                {
+                    found(Damage {
+                        error,
+                        keys: Some((smallest, largest)),
+                    })?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Reads a list in persistent memory.
+    fn examine_list(
+        &self,
+        run: &Arc<TableRun>,
+        report: &mut VerifyReport,
+        found: &mut dyn FnMut(Damage) -> Result<()>,
+    ) -> Result<()> {
+        let checked = run.table().and_then(|table| match &*table {
+            Table::List(list) => pm_skiplist::verify(list),
+            Table::Sst(_) => Ok(ListReport::default()),
+        });
+        match checked {
+            Ok(checked) => {
+                report.tables += 1;
+                report.entries += checked.entries;
+                report.bytes += checked.entry_bytes;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                let keys = Some((run.meta.smallest.clone(), run.meta.largest.clone()));
+                found(Damage { error, keys })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Checks the memory that a writing process may change in place.
@@ -176,8 +219,8 @@ fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
 #[cfg(not(shuttle))]
 mod tests {
     use crate::manifest::{Level, PartId, TableMeta};
-    use crate::read::sst_run::SstRun;
     use crate::read::state::{LevelRuns, Part};
+    use crate::read::table_run::TableRun;
     use crate::{Db, ErrorKind, Options};
     use firn_base::SeqNo;
     use firn_table::sst::Extent;
@@ -196,7 +239,7 @@ mod tests {
             engine.state.rcu(|state| {
                 let part = &state.parts[0];
                 let mut levels = part.levels.clone();
-                let run = SstRun::new(Arc::new(meta.clone()), engine.tables.clone());
+                let run = TableRun::new(Arc::new(meta.clone()), engine.tables.clone());
                 let level0 = LevelRuns::new(false, vec![Arc::new(run)]);
                 *levels.get_or_add(Level::ZERO) = Arc::new(level0);
                 state.with_part(

@@ -15,6 +15,7 @@ use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::key::KEY_BYTES_MAX;
+use firn_table::pm_skiplist::{ListPlace, ListSpace, ListTotals};
 use firn_table::sst::{Extent, SstMeta};
 
 /// A table as recorded in the manifest.
@@ -22,6 +23,8 @@ use firn_table::sst::{Extent, SstMeta};
 pub(crate) struct TableMeta {
     pub(crate) id: FileId,
     pub(crate) extent: Extent,
+    /// Its place in persistent memory, if it is a list. Then `extent` has only its length.
+    pub(crate) list: Option<ListPlace>,
     /// Bytes of live data blocks.
     pub(crate) data_bytes: u64,
     pub(crate) entries: u64,
@@ -58,6 +61,7 @@ impl TableMeta {
             id,
             superseded_bytes: (stored as u64).min(meta.data_bytes),
             extent: meta.extent,
+            list: None,
             data_bytes: meta.data_bytes,
             dead_bytes: meta.dead_bytes,
             small_blocks: meta.small_blocks,
@@ -74,7 +78,38 @@ impl TableMeta {
         }
     }
 
-    /// Bytes of the file that belong to the table.
+    /// A list in persistent memory, whose keys are those from `smallest` to `largest`. Its entries
+    /// are its data.
+    pub(crate) fn of_list(
+        space: &ListSpace,
+        totals: &ListTotals,
+        (smallest, largest): (Vec<u8>, Vec<u8>),
+    ) -> TableMeta {
+        TableMeta {
+            id: space.id(),
+            extent: Extent {
+                valid_len: totals.entry_bytes + space.node_bytes(),
+                footer_offset: 0,
+            },
+            list: space.place(),
+            data_bytes: totals.entry_bytes,
+            entries: totals.entries,
+            deletes: totals.deletes,
+            seqno_min: totals.seqno_min,
+            seqno_max: totals.seqno_max,
+            smallest,
+            largest,
+            shared: false,
+            dead_bytes: 0,
+            small_blocks: 0,
+            block_bytes_max: 0,
+            filter_left: 0,
+            appends: 0,
+            superseded_bytes: 0,
+        }
+    }
+
+    /// Bytes of the table in its file or in persistent memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.extent.valid_len
     }
@@ -124,6 +159,7 @@ impl TableMeta {
                 valid_len: kib << 10,
                 footer_offset: 0,
             },
+            list: None,
             data_bytes: 0,
             entries: 10,
             deletes: 0,
@@ -203,6 +239,7 @@ const EVICTED: u64 = 17;
 const ORIGIN: u64 = 18;
 const CUT_ADDED: u64 = 19;
 const CUT_DROPPED: u64 = 20;
+const LIST_ADDED: u64 = 21;
 
 /// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 5;
@@ -262,8 +299,12 @@ impl Edit {
             evicted.put(&mut out);
         }
         for (level, table) in &self.add {
-            put_varint(&mut out, ADD);
+            put_varint(&mut out, table.list.map_or(ADD, |_| LIST_ADDED));
             put_varint(&mut out, level.0 as u64);
+            if let Some(ListPlace { first }) = table.list {
+                put_varint(&mut out, first.offset.get());
+                put_varint(&mut out, first.len);
+            }
             put_table(&mut out, table);
         }
         for (level, id) in &self.drop {
@@ -328,6 +369,13 @@ impl Edit {
             ADD => {
                 let level = reader.varint_max(LEVELS_MAX)?;
                 self.add.push((Level(level), table(reader, version)?));
+            }
+            LIST_ADDED => {
+                let level = reader.varint_max(LEVELS_MAX)?;
+                let first = firn_pm::Extent::new(number(reader)?, number(reader)?);
+                let list = Some(ListPlace { first });
+                let table = table(reader, version)?;
+                self.add.push((Level(level), TableMeta { list, ..table }));
             }
             DROP => self.drop.push((
                 Level(reader.varint_max(LEVELS_MAX)?),
@@ -409,6 +457,7 @@ fn table(reader: &mut Reader<'_>, version: u64) -> Option<TableMeta> {
             valid_len: number(reader)?,
             footer_offset: number(reader)?,
         },
+        list: None,
         data_bytes: number(reader)?,
         entries: number(reader)?,
         deletes: number(reader)?,

@@ -5,7 +5,7 @@ mod builder;
 pub(crate) mod tuning;
 
 use crate::event::EventListener;
-use crate::options::tuning::Tuning;
+use crate::options::tuning::{TlsmTuning, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::Executor;
 use firn_base::key::prefix_end;
@@ -33,6 +33,10 @@ pub enum Profile {
     /// ACM TOS 2024). Without a pool that is durable at the fence, each open rebuilds the trees
     /// from the log.
     Lab,
+    /// Tables of the upper levels are skiplists in persistent memory, and a compaction among them
+    /// links entries instead of copying them (TLSM, IEEE Access 2020). Without a pool that is
+    /// durable at the fence, all tables are files, as in `Classic`.
+    Tlsm,
 }
 
 impl Profile {
@@ -41,17 +45,24 @@ impl Profile {
             Profile::Classic => 0,
             Profile::Block => 1,
             Profile::Lab => 2,
+            Profile::Tlsm => 3,
         }
     }
 
     /// All profiles of this version.
-    pub const ALL: [Profile; 3] = [Profile::Classic, Profile::Block, Profile::Lab];
+    pub const ALL: [Profile; 4] = [
+        Profile::Classic,
+        Profile::Block,
+        Profile::Lab,
+        Profile::Tlsm,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Profile::Classic => "classic",
             Profile::Block => "block",
             Profile::Lab => "lab",
+            Profile::Tlsm => "tlsm",
         }
     }
 
@@ -76,7 +87,7 @@ impl FromStr for Profile {
             .find(|profile| profile.name() == text)
             .ok_or_else(|| {
                 Error::invalid(format!(
-                    "unknown profile `{text}`: this version has `classic`, `block` and `lab`"
+                    "unknown profile `{text}`: this version has `classic`, `block`, `lab` and `tlsm`"
                 ))
             })
     }
@@ -279,10 +290,15 @@ impl Options {
     /// True if compactions may append to tables, where that is cheaper.
     pub(crate) fn appends(&self) -> bool {
         match self.profile {
-            Profile::Classic => false,
+            Profile::Classic | Profile::Tlsm => false,
             Profile::Block => true,
             Profile::Lab => self.tuning.lab.block_grained,
         }
+    }
+
+    /// The parameters of lists in persistent memory, if the profile has them.
+    pub(crate) fn lists(&self) -> Option<&TlsmTuning> {
+        (self.profile == Profile::Tlsm).then_some(&self.tuning.tlsm)
     }
 
     /// Small sizes everywhere, so that a test crosses every threshold in milliseconds.

@@ -9,6 +9,8 @@ pub struct Tuning {
     pub block: BlockTuning,
     /// Parameters of profile `lab`.
     pub lab: LabTuning,
+    /// Parameters of profile `tlsm`.
+    pub tlsm: TlsmTuning,
 }
 
 /// Parameters of level 0 in persistent memory, in profile `lab` (LAB-DB, 3.2).
@@ -131,6 +133,109 @@ impl LabTuning {
             .unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 8)
     }
 }
+
+/// The tables that are in persistent memory, in profile `tlsm` (TLSM, IV-D).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tiering {
+    /// All of them. A write that finds no room there fails.
+    None,
+    /// The tables of level 0 to this one, as far as there is room.
+    Leveled(usize),
+    /// All, as far as there is room; then tables leave for the SSD, from the deepest level up.
+    #[default]
+    Lru,
+}
+
+/// The table that leaves persistent memory first, among those of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsmVictim {
+    /// The one that was written first.
+    #[default]
+    Oldest,
+    /// The one that was read least recently.
+    LeastUsed,
+}
+
+/// The parts of the design that are at work, in profile `tlsm` (TLSM, V-C1). For experiments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsmBuild {
+    /// Skiplists alone: compactions copy entries, and each field is persisted by itself (`ps`).
+    Skiplists,
+    /// The same, but compactions link entries, and each entry is persisted by itself (`ps+bac`).
+    Linking,
+    /// All of it: entries are persisted together (`ps+bac+pb`).
+    #[default]
+    Full,
+}
+
+/// Parameters of lists in persistent memory, in profile `tlsm`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TlsmTuning {
+    /// The tables that are in persistent memory. Default: as many as there is room for.
+    pub tiering: Tiering,
+    /// The table that leaves first. Default: the oldest.
+    pub victim: TlsmVictim,
+    /// The parts of the design that are at work. Default: all.
+    pub build: TlsmBuild,
+    /// Bytes for lists. Default: the pool without the log's buffer.
+    pub capacity_bytes: Option<u64>,
+    /// The unit of allocation, in bytes: a power of two, 4 KiB to 1 MiB. Default: 64 KiB, less in a
+    /// pool of less than 256 MiB, and more in one of more than 4 GiB.
+    pub unit_bytes: Option<u64>,
+    /// The used share of the capacity from which tables leave for the SSD, 0.1 to 0.95. Default:
+    /// 0.8.
+    pub evict_share: f64,
+    /// Garbage per live byte of entries from which entries are moved out of chunks that are mostly
+    /// garbage, 0.05 to 10. Default: 0.25.
+    pub garbage_share_max: f64,
+    /// The live share of a chunk up to which its entries are moved, 0 to 1. Default: 0.5.
+    pub relocate_live_max: f64,
+}
+
+impl Default for TlsmTuning {
+    fn default() -> Self {
+        Self {
+            tiering: Tiering::default(),
+            victim: TlsmVictim::default(),
+            build: TlsmBuild::default(),
+            capacity_bytes: None,
+            unit_bytes: None,
+            evict_share: 0.8,
+            garbage_share_max: 0.25,
+            relocate_live_max: 0.5,
+        }
+    }
+}
+
+impl TlsmTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        within("tlsm.evict_share", self.evict_share, 0.1, 0.95)?;
+        within("tlsm.garbage_share_max", self.garbage_share_max, 0.05, 10.0)?;
+        within("tlsm.relocate_live_max", self.relocate_live_max, 0.0, 1.0)?;
+        if let Tiering::Leveled(level) = self.tiering {
+            within("tlsm.tiering's level", level as f64, 0.0, 64.0)?;
+        }
+        let unit = self.unit_bytes.unwrap_or(UNIT_BYTES_MAX);
+        match unit.is_power_of_two() && (4096..=UNIT_BYTES_MAX).contains(&unit) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "tuning.tlsm.unit_bytes is {unit}; it must be a power of two from 4,096 to {UNIT_BYTES_MAX}"
+            ))),
+        }
+    }
+
+    /// The unit of allocation in a pool of `pool_bytes`.
+    pub(crate) fn unit_bytes_in(&self, pool_bytes: u64) -> u64 {
+        let usual = (pool_bytes >> 12).min(64 << 10).max(pool_bytes >> 16);
+        self.unit_bytes
+            .unwrap_or(usual.next_power_of_two().clamp(4096, UNIT_BYTES_MAX))
+    }
+}
+
+/// The largest unit of allocation of lists.
+const UNIT_BYTES_MAX: u64 = 1 << 20;
 
 /// A parameter with one value for middle levels and one for the last level, which holds most of the
 /// data.

@@ -1,7 +1,7 @@
 //! One level of a partition, and its derivation from the level before a change.
 
 use crate::manifest::{TableMeta, Tables};
-use crate::read::sst_run::SstRun;
+use crate::read::table_run::TableRun;
 use firn_base::key_prefixes::KeyPrefixes;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct LevelRuns {
     /// True if the runs are disjoint and in key order.
     pub(crate) sorted: bool,
-    pub(crate) runs: Vec<Arc<SstRun>>,
+    pub(crate) runs: Vec<Arc<TableRun>>,
     /// The tables of the runs, as the manifest has them.
     pub(super) tables: Tables,
     /// Prefixes of the runs' largest keys, if the runs are sorted.
@@ -29,7 +29,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    fn of(runs: &[Arc<SstRun>]) -> Bytes {
+    fn of(runs: &[Arc<TableRun>]) -> Bytes {
         runs.iter().fold(Bytes::default(), |sum, run| Bytes {
             all: sum.all + run.meta.bytes(),
             live: sum.live + run.meta.live_bytes(),
@@ -41,7 +41,7 @@ impl Bytes {
 
 impl LevelRuns {
     /// A level of these runs, in their order.
-    pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> LevelRuns {
+    pub(crate) fn new(sorted: bool, runs: Vec<Arc<TableRun>>) -> LevelRuns {
         let tables = Tables::new(runs.iter().map(|run| run.meta.clone()).collect());
         Change::new(&LevelRuns::default(), &tables).with_runs(sorted, runs)
     }
@@ -67,7 +67,7 @@ impl LevelRuns {
     }
 
     /// The runs with keys between `smallest` and `largest`, both inclusive.
-    pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<SstRun>] {
+    pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<TableRun>] {
         debug_assert!(self.sorted);
         let from = self
             .runs
@@ -80,7 +80,7 @@ impl LevelRuns {
 
     /// The run of a sorted level that may hold `key`.
     #[inline]
-    pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<SstRun>> {
+    pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<TableRun>> {
         if self.runs.is_empty() {
             return None;
         }
@@ -97,8 +97,8 @@ impl LevelRuns {
     }
 
     /// The run of the table with the metadata `meta`, if it is in this level.
-    pub(crate) fn run_of(&self, meta: &TableMeta) -> Option<&Arc<SstRun>> {
-        let is_it = |run: &&Arc<SstRun>| run.meta.id == meta.id;
+    pub(crate) fn run_of(&self, meta: &TableMeta) -> Option<&Arc<TableRun>> {
+        let is_it = |run: &&Arc<TableRun>| run.meta.id == meta.id;
         match self.sorted {
             true => self.run_for(&meta.smallest).filter(is_it),
             false => self.runs.iter().find(is_it),
@@ -147,7 +147,7 @@ impl<'a> Change<'a> {
     }
 
     /// The old runs that are not in the new level.
-    pub(super) fn gone(&self) -> &'a [Arc<SstRun>] {
+    pub(super) fn gone(&self) -> &'a [Arc<TableRun>] {
         &self.old.runs[self.front..self.old.runs.len() - self.back]
     }
 
@@ -155,7 +155,7 @@ impl<'a> Change<'a> {
     pub(super) fn made(
         &self,
         sorted: bool,
-        run: impl Fn(&Arc<TableMeta>) -> Arc<SstRun>,
+        run: impl Fn(&Arc<TableMeta>) -> Arc<TableRun>,
     ) -> LevelRuns {
         let old = &self.old.runs;
         let mut runs = Vec::with_capacity(self.tables.len());
@@ -170,7 +170,7 @@ impl<'a> Change<'a> {
     }
 
     /// The new level, made of `runs`.
-    fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> LevelRuns {
+    fn with_runs(&self, sorted: bool, runs: Vec<Arc<TableRun>>) -> LevelRuns {
         let (front, back) = (self.front, runs.len() - self.back);
         let prefixes = match sorted {
             true => self

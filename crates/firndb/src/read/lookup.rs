@@ -3,8 +3,8 @@
 
 use crate::manifest::Level;
 use crate::read::run::Run;
-use crate::read::sst_run::SstRun;
 use crate::read::state::{Part, ReadState};
+use crate::read::table_run::TableRun;
 use firn_base::count::Counter;
 use firn_base::{SeqNo, Tag};
 use firn_table::Value;
@@ -83,14 +83,14 @@ impl<'a> Candidates<'a> {
             if level.sorted {
                 self.level = self.level.below();
                 if let Some(run) = level.run_for(self.key) {
-                    return Some((layer, Run::Sst(run)));
+                    return Some((layer, Run::Table(run)));
                 }
                 continue;
             }
             while let Some(run) = level.runs.get(self.run) {
                 self.run += 1;
                 if run.meta.spans(self.key) {
-                    return Some((layer, Run::Sst(run)));
+                    return Some((layer, Run::Table(run)));
                 }
             }
             (self.level, self.run) = (self.level.below(), 0);
@@ -106,7 +106,7 @@ pub(super) struct Search<'a> {
     candidates: Candidates<'a>,
     /// The first table that was read without finding the key. Compacting it would have saved that
     /// read (LevelDB's rule).
-    charged: Option<(Level, &'a Arc<SstRun>)>,
+    charged: Option<(Level, &'a Arc<TableRun>)>,
 }
 
 /// Looks where no read is needed: in the memtables and the rows. If the key is in neither, returns
@@ -174,7 +174,7 @@ impl<'a> Search<'a> {
             }
             // A block from the cache cost nothing that a compaction could save.
             Got::Missed { read: true } => {
-                if let (Layer::Level(level), Run::Sst(run)) = (layer, run) {
+                if let (Layer::Level(level), Run::Table(run)) = (layer, run) {
                     self.charged.get_or_insert((level, run));
                 }
             }
@@ -194,7 +194,7 @@ impl<'a> Search<'a> {
 
     /// The table that is to be charged for a read in vain, with its level.
     #[inline]
-    pub(super) fn charged(&self) -> Option<(Level, &'a Arc<SstRun>)> {
+    pub(super) fn charged(&self) -> Option<(Level, &'a Arc<TableRun>)> {
         self.charged
     }
 }

@@ -5,6 +5,7 @@ use firn_base::key::compare;
 use firn_base::{Result, SeqNo, Tag};
 use firn_table::Value;
 use firn_table::pm_btree::ValueAddress;
+use firn_table::pm_skiplist::Linked;
 use firn_table::sst::SstIter;
 use std::cmp::Ordering;
 
@@ -22,6 +23,10 @@ pub(crate) trait Entries {
     /// version that is dropped need not be read. REQUIRES: `valid`.
     fn load(&mut self) -> Result<()> {
         Ok(())
+    }
+    /// The entry in persistent memory, if it is there and can be linked into a list.
+    fn linked(&self) -> Option<Linked> {
+        None
     }
 }
 
@@ -48,6 +53,10 @@ impl Entries for MergeIter {
 
     fn load(&mut self) -> Result<()> {
         MergeIter::load(self)
+    }
+
+    fn linked(&self) -> Option<Linked> {
+        MergeIter::linked(self)
     }
 }
 
@@ -123,6 +132,11 @@ impl MergeIter {
     /// stays readable while this merge exists.
     pub(crate) fn place(&self) -> Option<(ValueAddress, SeqNo)> {
         self.top().and_then(RunIter::place)
+    }
+
+    /// The current entry in persistent memory, if it is there and can be linked into a list.
+    pub(crate) fn linked(&self) -> Option<Linked> {
+        self.top().and_then(RunIter::linked)
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

@@ -9,8 +9,9 @@ pub(crate) mod pins;
 pub(crate) mod row_cache;
 pub(crate) mod run;
 pub(crate) mod run_iter;
-pub(crate) mod sst_run;
 pub(crate) mod state;
+pub(crate) mod table;
+pub(crate) mod table_run;
 
 pub(crate) use self::lookup::{Hits, Layer};
 use self::lookup::{Search, look_in_memory};

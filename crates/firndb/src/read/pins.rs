@@ -65,7 +65,7 @@ pub(super) fn part_children(part: &Part) -> Result<Vec<RunIter>> {
             continue;
         }
         for run in &level.runs {
-            children.push(RunIter::Sst(Box::new(run.table()?.iter(Access::Cached))));
+            children.push(RunIter::over(run, Access::Cached)?);
         }
     }
     Ok(children)

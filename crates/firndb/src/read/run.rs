@@ -1,7 +1,8 @@
 //! One run that a lookup searches, of any kind, and one lookup in flight.
 
 use crate::log::PendingValue;
-use crate::read::sst_run::SstRun;
+use crate::read::table::Table;
+use crate::read::table_run::TableRun;
 use crate::upper::{Lookup, Upper};
 use firn_base::{Result, Tag};
 use firn_table::sst::{GetStep, Got, PendingBlock, Query, Sst};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Run<'a> {
     Upper(&'a Upper),
-    Sst(&'a Arc<SstRun>),
+    Table(&'a Arc<TableRun>),
 }
 
 /// A read in flight that a lookup waits for.
@@ -32,7 +33,7 @@ impl<'a> Run<'a> {
     pub(crate) fn get(self, query: &Query<'_>) -> Result<Got> {
         match self {
             Run::Upper(upper) => upper.get(query),
-            Run::Sst(run) => run.table()?.get(query),
+            Run::Table(run) => run.table()?.get(query),
         }
     }
 
@@ -43,13 +44,13 @@ impl<'a> Run<'a> {
                 Lookup::Done(got) => Step::Done(got),
                 Lookup::Pending(tag, value) => Step::Pending(Pending::Value(upper, tag, value)),
             }),
-            Run::Sst(run) => {
-                let table = Arc::clone(&*run.table()?);
-                Ok(match table.begin_get(query)? {
+            Run::Table(run) => match &*run.table()? {
+                Table::List(list) => list.get(query).map(Step::Done),
+                Table::Sst(sst) => Ok(match sst.begin_get(query)? {
                     GetStep::Done(got) => Step::Done(got),
-                    GetStep::Pending(block) => Step::Pending(Pending::Block(table, block)),
-                })
-            }
+                    GetStep::Pending(block) => Step::Pending(Pending::Block(sst.clone(), block)),
+                }),
+            },
         }
     }
 }

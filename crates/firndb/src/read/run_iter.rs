@@ -2,13 +2,15 @@
 
 use crate::memtable::MemtableIter;
 use crate::read::parts_iter::PartsIter;
-use crate::read::sst_run::SstRun;
 use crate::read::state::LevelRuns;
+use crate::read::table::TableIter;
+use crate::read::table_run::TableRun;
 use crate::upper::UpperIter;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::LARGE_BYTES;
 use firn_table::Value;
 use firn_table::pm_btree::ValueAddress;
+use firn_table::pm_skiplist::{Linked, ListIter};
 use firn_table::sst::{Access, SstIter};
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ pub(crate) enum RunIter {
     Memtable(MemtableIter),
     Upper(Box<UpperIter>),
     Sst(Box<SstIter>),
+    List(Box<ListIter>),
     Level(Box<LevelIter>),
     Parts(Box<PartsIter>),
 }
@@ -28,6 +31,7 @@ macro_rules! each {
             RunIter::Memtable($iter) => $body,
             RunIter::Upper($iter) => $fallible,
             RunIter::Sst($iter) => $fallible,
+            RunIter::List($iter) => $fallible,
             RunIter::Level($iter) => $fallible,
             RunIter::Parts($iter) => $fallible,
         }
@@ -67,7 +71,8 @@ impl RunIter {
             RunIter::Memtable(_) => Ok(()),
             RunIter::Upper(iter) => iter.load(),
             RunIter::Sst(iter) => iter.load(),
-            RunIter::Level(iter) => iter.within(SstIter::load),
+            RunIter::List(iter) => iter.load(),
+            RunIter::Level(iter) => iter.within(TableIter::load),
             RunIter::Parts(iter) => iter.merge_mut().load(),
         }
     }
@@ -77,9 +82,9 @@ impl RunIter {
     pub(super) fn sst(&self) -> Option<&SstIter> {
         match self {
             RunIter::Sst(iter) => Some(iter),
-            RunIter::Level(iter) => iter.iter.as_ref(),
+            RunIter::Level(iter) => iter.iter.as_ref()?.sst(),
             // The merge of a partition knows its whole entry.
-            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::Parts(_) => None,
+            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::List(_) | RunIter::Parts(_) => None,
         }
     }
 
@@ -88,7 +93,7 @@ impl RunIter {
             RunIter::Sst(iter) => iter.be_lazy(),
             RunIter::Level(iter) => iter.be_lazy(),
             // The merge of a partition makes its runs lazy itself.
-            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::Parts(_) => {}
+            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::List(_) | RunIter::Parts(_) => {}
         }
     }
 
@@ -98,10 +103,11 @@ impl RunIter {
             return None;
         }
         match self {
-            RunIter::Memtable(_) => None,
+            // A pinned value of a list would keep its chunk.
+            RunIter::Memtable(_) | RunIter::List(_) => None,
             RunIter::Upper(iter) => iter.pinned(),
             RunIter::Sst(iter) => Some(iter.pinned()),
-            RunIter::Level(iter) => iter.iter.as_ref().map(SstIter::pinned),
+            RunIter::Level(iter) => iter.iter.as_ref()?.pinned(),
             RunIter::Parts(iter) => iter.merge().large_value(),
         }
     }
@@ -112,10 +118,10 @@ impl RunIter {
         let of = |iter: &SstIter| !iter.is_at_large();
         match self {
             RunIter::Memtable(iter) => Some(iter.value()),
-            RunIter::Upper(_) => None,
+            RunIter::Upper(_) | RunIter::List(_) => None,
             RunIter::Sst(iter) => of(iter).then(|| iter.value()),
             RunIter::Level(iter) => {
-                let iter = iter.iter.as_ref().filter(|iter| of(iter))?;
+                let iter = iter.iter.as_ref()?.sst().filter(|iter| of(iter))?;
                 Some(iter.value())
             }
             RunIter::Parts(iter) => iter.merge().value_at_hand(),
@@ -125,10 +131,10 @@ impl RunIter {
     /// Releases a large block.
     pub(super) fn shed(&mut self) {
         match self {
-            RunIter::Memtable(_) => {}
+            RunIter::Memtable(_) | RunIter::List(_) => {}
             RunIter::Upper(iter) => iter.shed(),
             RunIter::Sst(iter) => iter.shed(),
-            RunIter::Level(iter) => iter.iter.iter_mut().for_each(SstIter::shed),
+            RunIter::Level(iter) => iter.iter.iter_mut().for_each(TableIter::shed),
             RunIter::Parts(iter) => iter.merge_mut().shed(),
         }
     }
@@ -139,8 +145,29 @@ impl RunIter {
         match self {
             RunIter::Upper(iter) => iter.place(),
             RunIter::Parts(iter) => iter.merge().place(),
-            RunIter::Memtable(_) | RunIter::Sst(_) | RunIter::Level(_) => None,
+            RunIter::Memtable(_) | RunIter::Sst(_) | RunIter::List(_) | RunIter::Level(_) => None,
         }
+    }
+
+    /// The entry in persistent memory, to be linked into another list, if it is in one.
+    pub(super) fn linked(&self) -> Option<Linked> {
+        match self {
+            RunIter::List(iter) => iter.linked(),
+            RunIter::Level(iter) => iter.iter.as_ref()?.linked(),
+            RunIter::Parts(iter) => iter.merge().linked(),
+            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::Sst(_) => None,
+        }
+    }
+
+    /// An iterator over a table, on no entry yet.
+    ///
+    /// # Errors
+    /// The error of opening it.
+    pub(crate) fn over(run: &Arc<TableRun>, access: Access) -> Result<RunIter> {
+        Ok(match run.table()?.iter(access) {
+            TableIter::Sst(iter) => RunIter::Sst(Box::new(iter)),
+            TableIter::List(iter) => RunIter::List(Box::new(iter)),
+        })
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
@@ -175,7 +202,7 @@ pub(crate) struct LevelIter {
     /// The first key that is not wanted.
     end: Option<Vec<u8>>,
     at: usize,
-    iter: Option<SstIter>,
+    iter: Option<TableIter>,
     lazy: bool,
 }
 
@@ -193,7 +220,7 @@ impl LevelIter {
     }
 
     /// An iterator over these tables only.
-    pub(crate) fn of(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
+    pub(crate) fn of(runs: Vec<Arc<TableRun>>, access: Access) -> LevelIter {
         LevelIter::new(Arc::new(LevelRuns::new(true, runs)), access)
     }
 
@@ -209,19 +236,19 @@ impl LevelIter {
     }
 
     fn valid(&self) -> bool {
-        self.iter.as_ref().is_some_and(SstIter::valid)
+        self.iter.as_ref().is_some_and(TableIter::valid)
     }
 
     fn key(&self) -> &[u8] {
-        self.iter.as_ref().map_or(&[], SstIter::key)
+        self.iter.as_ref().map_or(&[], TableIter::key)
     }
 
     fn tag(&self) -> Tag {
-        self.iter.as_ref().map_or(Tag(0), SstIter::tag)
+        self.iter.as_ref().map_or(Tag(0), TableIter::tag)
     }
 
     fn value(&self) -> &[u8] {
-        self.iter.as_ref().map_or(&[], SstIter::value)
+        self.iter.as_ref().map_or(&[], TableIter::value)
     }
 
     /// Moves to table `at`, on no entry yet; to nothing if there is no such table.
@@ -241,18 +268,18 @@ impl LevelIter {
         Ok(())
     }
 
-    fn within(&mut self, step: impl FnOnce(&mut SstIter) -> Result<()>) -> Result<()> {
+    fn within(&mut self, step: impl FnOnce(&mut TableIter) -> Result<()>) -> Result<()> {
         self.iter.as_mut().map_or(Ok(()), step)
     }
 
     fn first(&mut self) -> Result<()> {
         self.enter(0)?;
-        self.within(SstIter::first)
+        self.within(TableIter::first)
     }
 
     fn last(&mut self) -> Result<()> {
         self.enter(self.level.runs.len().wrapping_sub(1))?;
-        self.within(SstIter::last)
+        self.within(TableIter::last)
     }
 
     fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
@@ -271,15 +298,15 @@ impl LevelIter {
     }
 
     fn next(&mut self) -> Result<()> {
-        self.within(SstIter::next)?;
+        self.within(TableIter::next)?;
         self.skip_forward()
     }
 
     fn prev(&mut self) -> Result<()> {
-        self.within(SstIter::prev)?;
+        self.within(TableIter::prev)?;
         if !self.valid() && self.at > 0 {
             self.enter(self.at - 1)?;
-            self.within(SstIter::last)?;
+            self.within(TableIter::last)?;
         }
         Ok(())
     }
@@ -287,7 +314,7 @@ impl LevelIter {
     fn skip_forward(&mut self) -> Result<()> {
         while !self.valid() && self.at < self.level.runs.len() {
             self.enter(self.at + 1)?;
-            self.within(SstIter::first)?;
+            self.within(TableIter::first)?;
         }
         Ok(())
     }

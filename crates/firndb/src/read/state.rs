@@ -19,7 +19,7 @@ use crate::memtable::Memtable;
 use crate::read::level::Change;
 pub(crate) use crate::read::level::LevelRuns;
 use crate::read::row_cache::RowCache;
-use crate::read::sst_run::{SstRun, TableCache};
+use crate::read::table_run::{TableCache, TableRun};
 use crate::upper::Upper;
 use firn_base::key::Kind;
 use firn_base::{FileId, SeqNo, Tag};
@@ -97,13 +97,13 @@ impl ReadState {
     }
 
     /// All tables, by partition and from level 0 down.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (Level, &Arc<SstRun>)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (Level, &Arc<TableRun>)> {
         self.parts.iter().flat_map(|part| part.tables())
     }
 
     /// The tables of `level` in all partitions.
     #[cfg(test)]
-    pub(crate) fn runs(&self, level: Level) -> Vec<Arc<SstRun>> {
+    pub(crate) fn runs(&self, level: Level) -> Vec<Arc<TableRun>> {
         let parts = self.parts.iter().filter_map(|part| part.levels.get(level));
         parts.flat_map(|level| level.runs.clone()).collect()
     }
@@ -156,7 +156,7 @@ impl ReadState {
         levels: usize,
     ) -> Arc<[Arc<Part>]> {
         let layout = &version.layout;
-        let runs: HashMap<FileId, &Arc<SstRun>> =
+        let runs: HashMap<FileId, &Arc<TableRun>> =
             self.tables().map(|(_, run)| (run.meta.id, run)).collect();
         let part = |(i, &id): (usize, &PartId)| {
             let before = self
@@ -265,7 +265,7 @@ impl ReadState {
     /// The approximate number of keys that have a value at `visible`. Each version counts as one,
     /// and each tombstone subtracts one.
     pub(crate) fn approximate_len(&self, visible: SeqNo) -> u64 {
-        let live = |run: &SstRun| run.meta.entries.saturating_sub(2 * run.meta.deletes);
+        let live = |run: &TableRun| run.meta.entries.saturating_sub(2 * run.meta.deletes);
         let in_tables: u64 = self.tables().map(|(_, run)| live(run)).sum();
         let above = self.upper().map_or(0, Upper::entries);
         in_tables + above + visible.0.saturating_sub(self.flushed_through.0)
@@ -308,7 +308,7 @@ impl Part {
         tables: &Levels<Tables>,
         cache: &Arc<TableCache>,
         levels: usize,
-        known: impl Fn(FileId) -> Option<&'a Arc<SstRun>>,
+        known: impl Fn(FileId) -> Option<&'a Arc<TableRun>>,
     ) -> Part {
         let count = levels.max(tables.len());
         let (no_level, no_tables) = <(Arc<LevelRuns>, Tables)>::default();
@@ -318,13 +318,13 @@ impl Part {
         let changes: Levels<Change<'_>> = (0..count).map(|i| change(Level(i))).collect();
         // Tables also move from one level to another.
         let gone = || changes.values().flat_map(Change::gone);
-        let moved: HashMap<FileId, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
+        let moved: HashMap<FileId, &Arc<TableRun>> = gone().map(|run| (run.meta.id, run)).collect();
         let run = |meta: &Arc<TableMeta>| {
             let held = moved.get(&meta.id).copied().or_else(|| known(meta.id));
             match held {
                 // `shared` may have changed, but the run is the same.
                 Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
-                _ => Arc::new(SstRun::new(meta.clone(), cache.clone())),
+                _ => Arc::new(TableRun::new(meta.clone(), cache.clone())),
             }
         };
         let level = |(i, change): (Level, &Change<'_>)| match self
@@ -363,7 +363,7 @@ impl Part {
     }
 
     /// All tables, from level 0 down.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (Level, &Arc<SstRun>)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (Level, &Arc<TableRun>)> {
         self.levels
             .iter()
             .flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))

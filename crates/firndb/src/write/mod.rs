@@ -10,7 +10,7 @@ use crate::log::LogWriter;
 use crate::memtable::{Entry, Footprint, Memtable, Reservation};
 use crate::options::Durability;
 use crate::write::commit::{Group, GroupRole, Members, Queue};
-use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use firn_base::key::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
@@ -55,6 +55,13 @@ impl Engine {
         entries: impl Iterator<Item = Entry<'a>> + Clone,
     ) -> Result<Footprint> {
         self.check_writable()?;
+        let is_refused =
+            |entry: Entry<'_>| entry.kind != Kind::Delete || self.write_stall.refuses_deletes();
+        if self.write_stall.is_full() && entries.clone().any(is_refused) {
+            let message = "persistent memory is full, and the options keep all tables there; delete something, \
+                           raise pm.size, or choose another tiering";
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
         for entry in entries.clone() {
             if entry.key.is_empty() {
                 return Err(Error::invalid("a key must have at least one byte"));

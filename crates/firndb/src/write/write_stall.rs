@@ -20,7 +20,7 @@ use crate::event::StallReason;
 use firn_base::Limits;
 use firn_base::clock::Clock;
 use firn_base::count::Counter;
-use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
+use firn_base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How far a part of the engine is from the limit at which it slows writers.
@@ -87,6 +87,17 @@ const DRAIN_MIN: u64 = 1 << 20;
 const SLEEP_MIN_NS: u64 = 1_000_000;
 const SLEEP_MAX_NS: u64 = 50_000_000;
 
+/// The writes that are refused for lack of room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fullness {
+    /// None.
+    Room,
+    /// Puts.
+    Puts,
+    /// Puts and deletes.
+    Deletes,
+}
+
 /// The rate limit of writers.
 pub(crate) struct WriteStall {
     clock: Clock,
@@ -99,6 +110,8 @@ pub(crate) struct WriteStall {
     flush: Ewma,
     /// True if all memtables but the active one wait for a flush.
     last_buffer: AtomicBool,
+    /// The writes that are refused: a [`Fullness`].
+    fullness: AtomicU8,
     stalled_ns: [Counter; StallReason::ALL.len()],
 }
 
@@ -128,8 +141,25 @@ impl WriteStall {
             drain: Ewma(AtomicU64::new(DRAIN_GUESS)),
             flush: Ewma(AtomicU64::new(DRAIN_GUESS)),
             last_buffer: AtomicBool::new(false),
+            fullness: AtomicU8::new(Fullness::Room as u8),
             stalled_ns: Default::default(),
         }
+    }
+
+    /// Sets the writes that are refused.
+    pub(crate) fn set_fullness(&self, fullness: Fullness) {
+        self.fullness.store(fullness as u8, Ordering::Relaxed);
+    }
+
+    /// True if some writes are refused, because only deletes can make room.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.fullness.load(Ordering::Relaxed) != Fullness::Room as u8
+    }
+
+    /// True if deletes are refused, too, until compactions of earlier ones have made room.
+    pub(crate) fn refuses_deletes(&self) -> bool {
+        self.fullness.load(Ordering::Relaxed) == Fullness::Deletes as u8
     }
 
     /// Measures a level-0 compaction of `bytes`.

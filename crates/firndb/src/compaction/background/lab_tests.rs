@@ -121,7 +121,7 @@ fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
         chunk_bytes,
         tuning: &tuning,
         evicting: false,
-        ..engine.manual_facts(&jobs, &state)
+        ..engine.manual_facts(&jobs, &state, None)
     };
     let plan = picker::pick_manual_eviction(&state, true, &facts)?;
     Some(engine.mark(&mut jobs, plan, &state))
@@ -211,7 +211,7 @@ fn lab_14_a_due_eviction_comes_before_other_compactions() {
             chunk_bytes: 1 << 20,
             limits: &limits,
             tuning: &tuning,
-            ..engine.manual_facts(&jobs, &state)
+            ..engine.manual_facts(&jobs, &state, None)
         };
         picker::pick(&state, &facts).map(|plan| plan.reason)
     };

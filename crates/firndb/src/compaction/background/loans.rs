@@ -12,7 +12,7 @@
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
-use crate::read::sst_run::MemoryReservation;
+use crate::read::table_run::MemoryReservation;
 use firn_base::Result;
 use firn_base::sync::Mutex;
 use std::time::Duration;

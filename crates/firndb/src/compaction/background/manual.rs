@@ -6,8 +6,9 @@ use crate::compaction::picker::{self, Facts};
 use crate::compaction::plan::Plan;
 use crate::engine::Engine;
 use crate::manifest::{Level, PartId};
-use crate::read::sst_run::SstRun;
 use crate::read::state::ReadState;
+use crate::read::table_run::TableRun;
+use crate::tlsm::ListFacts;
 use firn_base::Result;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ impl Engine {
                     .tables
                     .first()
                     .map(|(_, run)| run.meta.smallest.clone());
-                let is_level0 = |(of, _): &&(Level, Arc<SstRun>)| of.is_zero();
+                let is_level0 = |(of, _): &&(Level, Arc<TableRun>)| of.is_zero();
                 left = left.saturating_sub(job.plan.tables.iter().filter(is_level0).count());
                 let result = self.run_and_install(&job);
                 self.unmark(job);
@@ -92,7 +93,8 @@ impl Engine {
             let mut jobs = self.jobs.state.lock();
             let state = self.state.load_full();
             let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
-            let facts = self.manual_facts(&jobs, &state);
+            let lists = self.list_facts();
+            let facts = self.manual_facts(&jobs, &state, lists.as_ref());
             let plan = picker::pick_manual_rewrite(&state, id, (from, to), place, &facts);
             let Some(plan) = plan else { return Ok(()) };
             after = plan
@@ -147,10 +149,11 @@ impl Engine {
     fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
+        let lists = self.list_facts();
         let facts = Facts {
             chunk_bytes: self.chunk_bytes(),
             evicting: false,
-            ..self.manual_facts(&jobs, &state)
+            ..self.manual_facts(&jobs, &state, lists.as_ref())
         };
         let Some(plan) = pick(&state, &facts) else {
             return Ok(false);
@@ -164,7 +167,7 @@ impl Engine {
 
     fn deepest_level(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> Level {
         let state = self.state.load();
-        let meets = |run: &SstRun| {
+        let meets = |run: &TableRun| {
             run.meta.largest.as_slice() >= from
                 && to.is_none_or(|to| run.meta.smallest.as_slice() < to)
         };
@@ -187,13 +190,20 @@ impl Engine {
     ) -> Option<Arc<Job>> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let facts = self.manual_facts(&jobs, &state);
+        let lists = self.list_facts();
+        let facts = self.manual_facts(&jobs, &state, lists.as_ref());
         let plan = picker::pick_manual(&state, level, range, after, &facts)?;
         Some(self.mark(&mut jobs, plan, &state))
     }
 
-    pub(super) fn manual_facts<'a>(&'a self, jobs: &'a JobState, state: &ReadState) -> Facts<'a> {
+    pub(super) fn manual_facts<'a>(
+        &'a self,
+        jobs: &'a JobState,
+        state: &ReadState,
+        lists: Option<&'a ListFacts>,
+    ) -> Facts<'a> {
         Facts {
+            lists,
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,

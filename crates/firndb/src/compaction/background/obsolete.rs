@@ -15,9 +15,11 @@ use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::sst_run::SstRun;
+use crate::read::table::Table;
+use crate::read::table_run::TableRun;
 use firn_base::FileId;
 use firn_base::sync::Mutex;
+use firn_table::pm_skiplist::ListSpace;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -43,9 +45,11 @@ pub(super) struct ObsoleteFiles {
 
 /// An item that no new reader can reach, kept until the last reader releases it.
 pub(crate) enum Obsolete {
-    Table(Arc<SstRun>),
+    Table(Arc<TableRun>),
+    /// The space of a list that no state has.
+    List(Arc<ListSpace>),
     /// Blocks that the next state of a table does not have.
-    Blocks(Arc<SstRun>, Arc<[usize]>),
+    Blocks(Arc<TableRun>, Arc<[usize]>),
     Memtable(Arc<Memtable>),
     Log(FileId),
 }
@@ -57,9 +61,18 @@ pub(super) struct Spare {
 }
 
 impl Obsolete {
+    /// A table that left the state.
+    pub(crate) fn of(run: &Arc<TableRun>) -> Obsolete {
+        if let Some(space) = run.space() {
+            space.count_dead();
+        }
+        Obsolete::Table(run.clone())
+    }
+
     fn is_free(&self) -> bool {
         match self {
             Obsolete::Table(run) | Obsolete::Blocks(run, _) => Arc::strong_count(run) == 1,
+            Obsolete::List(space) => Arc::strong_count(space) == 1,
             Obsolete::Memtable(buffer) => Arc::strong_count(buffer) == 1,
             Obsolete::Log(_) => true,
         }
@@ -120,6 +133,12 @@ impl Engine {
         let any = !ready.is_empty();
         for dead in ready {
             match dead {
+                Obsolete::Table(run) if run.meta.list.is_some() => {
+                    if let Some(space) = Arc::into_inner(run).and_then(TableRun::into_space) {
+                        self.release_list(space);
+                    }
+                }
+                Obsolete::List(space) => self.release_list(space),
                 Obsolete::Table(run) => {
                     self.forget_blocks(&run, None);
                     self.jobs.obsolete.obsolete.lock().push(run.meta.clone());
@@ -174,6 +193,19 @@ impl Engine {
         true
     }
 
+    /// Frees the persistent memory of a list, unless a cursor is still in it.
+    fn release_list(&self, space: Arc<ListSpace>) {
+        let freed = match Arc::try_unwrap(space) {
+            Ok(_) if !mechanisms::TLSM_FREE.is_on() => return,
+            Ok(space) => space.release(),
+            Err(held) => return self.retire([Obsolete::List(held)]),
+        };
+        if let Err(error) = freed {
+            // The next open frees it.
+            tracing::warn!(%error, "the space of an obsolete list stays taken");
+        }
+    }
+
     /// Frees the persistent memory of a removed log.
     fn free_log(&self, id: FileId) {
         let placed = self.logs.values.as_ref().and_then(|values| values.placed());
@@ -197,10 +229,12 @@ impl Engine {
     }
 
     /// Drops blocks of a table that no state has any more from the cache.
-    fn forget_blocks(&self, run: &SstRun, blocks: Option<&[usize]>) {
+    fn forget_blocks(&self, run: &TableRun, blocks: Option<&[usize]>) {
         // If no reader has the table open, few of its blocks can be cached, and their offsets are
         // not known.
-        let Some(table) = run.held() else { return };
+        let Some(Table::Sst(table)) = run.held() else {
+            return;
+        };
         let dropped = match blocks.filter(|_| mechanisms::BLOCK_CACHED.is_on()) {
             Some(blocks) => table.forget(blocks.iter().copied()),
             None => table.forget(0..table.blocks()),

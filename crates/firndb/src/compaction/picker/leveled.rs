@@ -13,8 +13,8 @@ use crate::compaction::rate_limiter::Pressure;
 use crate::event::StallReason;
 use crate::manifest::{Level, PartId};
 use crate::mechanisms;
-use crate::read::sst_run::SstRun;
 use crate::read::state::{LevelRuns, Part, ReadState};
+use crate::read::table_run::TableRun;
 use firn_base::Limits;
 use std::sync::Arc;
 
@@ -57,6 +57,36 @@ pub(super) fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
             false => pick_by_versions(id, part, facts),
         }
     })
+}
+
+/// Compacts a table below level 0 that has any tombstones over other tables.
+pub(super) fn pick_deletes(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    state.parts().find_map(|(id, part)| {
+        let hides = |(level, run): &(Level, &Arc<TableRun>)| {
+            let is_free = run.meta.deletes > 0 && !facts.busy.has(run);
+            is_free
+                && !level.is_zero()
+                && *level < part.levels.last()
+                && has_below(part, *level, run)
+        };
+        let mut due = part.tables().filter(hides);
+        due.find_map(|(level, run)| {
+            plan_for(
+                id,
+                part,
+                level,
+                std::slice::from_ref(run),
+                facts,
+                Reason::Space,
+            )
+        })
+    })
+}
+
+/// As [`pick_rest`], but leaves level 0 alone.
+pub(super) fn pick_rest_below(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let mut parts = state.parts().filter(|_| facts.at_rest);
+    parts.find_map(|(id, part)| pick_by_versions(id, part, facts))
 }
 
 /// Bytes by which the levels of a partition exceed their targets.
@@ -148,7 +178,7 @@ pub(super) fn pick_level0(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<
 
 /// The oldest tables of level 0, which one compaction may take. The tables that stay must be newer,
 /// because level 0 is searched first.
-fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<SstRun>] {
+fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<TableRun>] {
     let runs = &part.levels[Level::ZERO].runs;
     &runs[runs.len().saturating_sub(facts.level0_inputs_max)..]
 }
@@ -156,7 +186,7 @@ fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<SstRun>] 
 /// The table that costs least per byte moved down.
 fn pick_table(id: PartId, part: &Part, level: Level, facts: &Facts<'_>) -> Option<Plan> {
     let below = &part.levels[level.below()];
-    let mut choices: Vec<(f64, &Arc<SstRun>)> = part.levels[level]
+    let mut choices: Vec<(f64, &Arc<TableRun>)> = part.levels[level]
         .runs
         .iter()
         .filter(|run| !facts.busy.has(run))
@@ -205,7 +235,7 @@ fn pick_by_tombstones(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan
     inner
         .filter(|&level| part.levels[level].has_tombstone_tables())
         .find_map(|level| {
-            let is_due = |run: &&Arc<SstRun>| {
+            let is_due = |run: &&Arc<TableRun>| {
                 let is_free = run.meta.is_mostly_tombstones()
                     && !facts.busy.has(run)
                     && run.meta.seqno_max <= facts.oldest;
@@ -232,7 +262,7 @@ fn pick_by_space(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     if dead as f64 <= live as f64 * facts.dead_share_max || !mechanisms::BLOCK_SPACE.is_on() {
         return None;
     }
-    let share = |run: &SstRun| run.meta.dead_bytes as f64 / run.meta.live_bytes().max(1) as f64;
+    let share = |run: &TableRun| run.meta.dead_bytes as f64 / run.meta.live_bytes().max(1) as f64;
     let (level, run) = part
         .tables()
         .filter(|(level, run)| !level.is_zero() && run.meta.dead_bytes > 0 && !facts.busy.has(run))
@@ -244,7 +274,7 @@ fn pick_by_space(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// free is held for read points that have ended. Otherwise no input from above might ever reach it,
 /// least of all in the deepest level.
 fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let is_due = |(level, run): &(Level, &Arc<SstRun>)| {
+    let is_due = |(level, run): &(Level, &Arc<TableRun>)| {
         // While tables grow they may have twice as many dead bytes.
         let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
         let is_free = !level.is_zero() && !facts.busy.has(run);
@@ -258,7 +288,7 @@ fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
         return Some(rewrite(id, level, run));
     }
     // The entries that a table's tombstones hide are below, and are removed with them.
-    let hides_much = |(level, run): &(Level, &Arc<SstRun>)| {
+    let hides_much = |(level, run): &(Level, &Arc<TableRun>)| {
         let is_inner =
             *level < part.levels.last() && has_below(part, *level, run) && !facts.busy.has(run);
         is_inner && run.meta.seqno_max <= facts.oldest && run.meta.deletes * 4 > run.meta.entries
@@ -273,7 +303,7 @@ fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
 }
 
 /// True if a level below `level` has keys in the range of `run`.
-fn has_below(part: &Part, level: Level, run: &SstRun) -> bool {
+fn has_below(part: &Part, level: Level, run: &TableRun) -> bool {
     let meets = |deeper: &Arc<LevelRuns>| {
         !deeper
             .overlapping(&run.meta.smallest, &run.meta.largest)
@@ -283,7 +313,7 @@ fn has_below(part: &Part, level: Level, run: &SstRun) -> bool {
 }
 
 /// The rewriting of one table in its place.
-pub(super) fn rewrite(id: PartId, level: Level, run: &Arc<SstRun>) -> Plan {
+pub(super) fn rewrite(id: PartId, level: Level, run: &Arc<TableRun>) -> Plan {
     Plan::new(
         id,
         vec![(level, run.clone())],
@@ -295,7 +325,7 @@ pub(super) fn rewrite(id: PartId, level: Level, run: &Arc<SstRun>) -> Plan {
 
 /// The last step of a user's compaction: the next table in the range, after `after` by (level,
 /// key), with entries that no read point sees.
-pub(crate) fn pick_manual_rewrite(
+pub(super) fn pick_manual_rewrite(
     state: &ReadState,
     id: PartId,
     range: (&[u8], Option<&[u8]>),
@@ -303,11 +333,11 @@ pub(crate) fn pick_manual_rewrite(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let part = state.part_by_id(id)?;
-    let meets = |run: &SstRun| {
+    let meets = |run: &TableRun| {
         run.meta.largest.as_slice() >= range.0
             && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
     };
-    let is_next = |(level, run): &(Level, &Arc<SstRun>)| {
+    let is_next = |(level, run): &(Level, &Arc<TableRun>)| {
         let is_behind = after.is_none_or(|after| (*level, run.meta.smallest.as_slice()) > after);
         let holds = || {
             run.meta
@@ -322,7 +352,7 @@ pub(crate) fn pick_manual_rewrite(
 
 /// Compacts the tables of `level` of a partition that overlap `range`: one at a time after `after`,
 /// or the oldest of level 0 together.
-pub(crate) fn pick_manual(
+pub(super) fn pick_manual(
     state: &ReadState,
     (id, level): (PartId, Level),
     range: (&[u8], Option<&[u8]>),
@@ -330,7 +360,7 @@ pub(crate) fn pick_manual(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let part = state.part_by_id(id)?;
-    let in_range = |run: &&Arc<SstRun>| {
+    let in_range = |run: &&Arc<TableRun>| {
         run.meta.largest.as_slice() >= range.0
             && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
     };
@@ -339,8 +369,9 @@ pub(crate) fn pick_manual(
         Level::ZERO if runs.iter().any(|run| in_range(&run)) => oldest_of_level0(part, facts),
         Level::ZERO => return None,
         _ => {
-            let is_next =
-                |run: &&Arc<SstRun>| after.is_none_or(|after| run.meta.smallest.as_slice() > after);
+            let is_next = |run: &&Arc<TableRun>| {
+                after.is_none_or(|after| run.meta.smallest.as_slice() > after)
+            };
             std::slice::from_ref(runs.iter().filter(in_range).find(is_next)?)
         }
     };
@@ -349,11 +380,11 @@ pub(crate) fn pick_manual(
 
 /// A plan that moves `inputs` down one level and merges them with the tables that they overlap
 /// there; `None` if any of these is busy.
-fn plan_for(
+pub(super) fn plan_for(
     id: PartId,
     part: &Part,
     level: Level,
-    inputs: &[Arc<SstRun>],
+    inputs: &[Arc<TableRun>],
     facts: &Facts<'_>,
     reason: Reason,
 ) -> Option<Plan> {

@@ -5,18 +5,19 @@ mod leveled;
 mod partitions;
 #[cfg(test)]
 mod tests;
+mod tiering;
 mod trees;
 
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
-pub(crate) use self::leveled::{pick_manual, pick_manual_rewrite};
 pub(crate) use self::partitions::{Wanted, wanted};
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
 use crate::compaction::plan::{BusyTables, How, Plan};
 use crate::compaction::rate_limiter::Debt;
-use crate::manifest::Level;
+use crate::manifest::{Level, PartId};
 use crate::options::tuning::Tuning;
 use crate::read::state::ReadState;
+use crate::tlsm::ListFacts;
 use crate::upper::Upper;
 use firn_base::{FileId, Limits, SeqNo};
 
@@ -40,6 +41,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) appends: bool,
     /// The most dead bytes per live byte.
     pub(crate) dead_share_max: f64,
+    /// The lists' part of persistent memory, in profiles that have one.
+    pub(crate) lists: Option<&'a ListFacts>,
     /// True if an eviction is running.
     pub(crate) evicting: bool,
     /// The parameters of the profiles.
@@ -61,10 +64,36 @@ pub(crate) struct Facts<'a> {
 
 /// The next action, if one is due.
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    match state.upper() {
-        None => leveled::pick(state, facts).or_else(|| partitions::pick(state, facts)),
-        Some(Upper::Trees(_)) => trees::pick(state, facts),
+    match (state.upper(), facts.lists) {
+        (None, None) => leveled::pick(state, facts).or_else(|| partitions::pick(state, facts)),
+        (None, Some(lists)) => tiering::pick(state, facts, lists)
+            .or_else(|| partitions::pick(state, facts).map(|plan| tiering::placed(plan, facts))),
+        (Some(Upper::Trees(_)), _) => trees::pick(state, facts),
     }
+}
+
+/// As [`leveled::pick_manual`].
+pub(crate) fn pick_manual(
+    state: &ReadState,
+    level: (PartId, Level),
+    range: (&[u8], Option<&[u8]>),
+    after: Option<&[u8]>,
+    facts: &Facts<'_>,
+) -> Option<Plan> {
+    let plan = leveled::pick_manual(state, level, range, after, facts)?;
+    Some(tiering::placed(plan, facts))
+}
+
+/// As [`leveled::pick_manual_rewrite`].
+pub(crate) fn pick_manual_rewrite(
+    state: &ReadState,
+    id: PartId,
+    range: (&[u8], Option<&[u8]>),
+    after: Option<(Level, &[u8])>,
+    facts: &Facts<'_>,
+) -> Option<Plan> {
+    let plan = leveled::pick_manual_rewrite(state, id, range, after, facts)?;
+    Some(tiering::placed(plan, facts))
 }
 
 /// The next flush, if one is due.
@@ -74,13 +103,25 @@ pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         None => How::Copy,
         Some(Upper::Trees(trees)) => trees::flush_how(trees, buffer, facts)?,
     };
-    Some(Plan::flush(buffer.clone(), how))
+    Some(Plan {
+        medium: tiering::flush_medium(facts),
+        ..Plan::flush(buffer.clone(), how)
+    })
 }
 
 /// The amount of outstanding work.
-pub(crate) fn debt(state: &ReadState, limits: &Limits, tuning: &Tuning, buffer_bytes: u64) -> Debt {
+pub(crate) fn debt(
+    state: &ReadState,
+    limits: &Limits,
+    tuning: &Tuning,
+    buffer_bytes: u64,
+    lists: Option<&ListFacts>,
+) -> Debt {
     let mut debt = Debt::default();
     debt.buffers = state.memtables.len().saturating_sub(1);
+    if let Some(lists) = lists {
+        debt.add(&[tiering::pressure(lists)]);
+    }
     for part in state.parts.iter() {
         debt.bytes += leveled::excess_bytes(part, limits);
         debt.add(&leveled::pressures(part, limits));

@@ -20,8 +20,8 @@ use super::*;
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
 use crate::manifest::{Edit, Level, PartId, TableMeta, Version};
 use crate::options::tuning::Tuning;
-use crate::read::sst_run::{SstRun, TableCache};
 use crate::read::state::ReadState;
+use crate::read::table_run::{TableCache, TableRun};
 use firn_base::{FileId, Limits, SeqNo};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -129,7 +129,7 @@ impl Case {
         )
     }
 
-    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a SstRun) {
+    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a TableRun) {
         let found = state
             .tables()
             .find(|(_, run)| self.names[&run.meta.id] == name);
@@ -150,6 +150,7 @@ impl Case {
         });
         let tuning = Tuning::default();
         let mut facts = Facts {
+            lists: None,
             limits: &self.limits,
             busy: &busy,
             flushing: false,
@@ -247,7 +248,7 @@ impl Case {
                 Some(wanted) => String::from_utf8(wanted.cut).unwrap(),
             },
             ["debt"] => {
-                let debt = debt(&state, &self.limits, facts.tuning, 0);
+                let debt = debt(&state, &self.limits, facts.tuning, 0, facts.lists);
                 format!("{} KiB over the targets", debt.bytes >> 10)
             }
             _ => panic!("unknown question {question}"),

@@ -11,8 +11,8 @@ use crate::manifest::{KeyRange, Level, PartId};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::tuning::LabTuning;
-use crate::read::sst_run::SstRun;
 use crate::read::state::{Part, ReadState};
+use crate::read::table_run::TableRun;
 use crate::upper::Upper;
 use std::sync::Arc;
 
@@ -154,10 +154,10 @@ fn plan_eviction(state: &ReadState, chunk: Chunk, facts: &Facts<'_>) -> Option<P
         &part.metas_of(Level(1)),
     );
     let KeyRange { from, to } = chunk.within();
-    let meets = |run: &&Arc<SstRun>| {
+    let meets = |run: &&Arc<TableRun>| {
         run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to)
     };
-    let tables: Vec<(Level, Arc<SstRun>)> = below
+    let tables: Vec<(Level, Arc<TableRun>)> = below
         .iter()
         .filter(meets)
         .map(|run| (Level(1), run.clone()))

@@ -19,6 +19,7 @@ use crate::options::Profile;
 use crate::read::row_cache::RowCache;
 use crate::read::state::ReadState;
 use crate::sites;
+use crate::tlsm::NewList;
 use crate::upper::Upper;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
@@ -172,7 +173,7 @@ impl Recovery {
 
     /// The log's buffer in the pool, and the name of the log in statistics.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
-        let half_bytes = self.options.limits.pm_log_buffer_bytes;
+        let half_bytes = self.log_half_bytes();
         let Some(pool) = self.pm.as_ref().filter(|_| half_bytes > 0) else {
             return Ok((None, "file".to_owned()));
         };
@@ -216,7 +217,7 @@ impl Recovery {
             evicted_through: self.spilled.map(|(through, _)| through),
             logs_added: vec![log_id],
             logs_sealed: std::mem::take(&mut self.replaying.settled),
-            add: std::mem::take(&mut self.recovered)
+            add: std::mem::take(&mut self.recovered.tables)
                 .into_iter()
                 .map(|table| (Level::ZERO, table))
                 .collect(),
@@ -232,13 +233,15 @@ impl Recovery {
             )
         })?;
         let bytes_max = self.options.limits.manifest_bytes;
-        ManifestWriter::create(
+        let manifest = ManifestWriter::create(
             self.files.clone(),
             self.counters.clone(),
             manifest_id,
             version,
             bytes_max,
-        )
+        )?;
+        NewList::install_all(std::mem::take(&mut self.recovered.lists), &self.tables);
+        Ok(manifest)
     }
 
     /// Removes files that the manifest does not name. A failure does not fail the open.
@@ -342,6 +345,8 @@ impl Recovery {
             self.clock.clone(),
             self.compaction.counters.clone(),
         ));
+        let cut = self.recovered.cut.jobs.into_iter();
+        *jobs.cut.lock() = cut.map(|cut| Arc::new(Mutex::new(Some(cut)))).collect();
         let engine = Arc::new(Engine {
             counts: Counts {
                 io: self.counters,

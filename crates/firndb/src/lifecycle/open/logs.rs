@@ -7,7 +7,7 @@
 //! can be mistaken for a continuation of a torn one.
 
 use super::Recovery;
-use crate::compaction::{Output, OverlapTracker, write_tables};
+use crate::compaction::{ListTarget, Output, OverlapTracker, Written, write_outputs};
 use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, Level, LogState};
@@ -113,7 +113,7 @@ impl Recovery {
     /// True if the memtable may continue as the active one. It may not if an earlier part of its
     /// log is in a table, because the next replay would bring that part back.
     fn may_continue_buffer(&self) -> bool {
-        self.replaying.stays && self.trees.is_none() && self.recovered.is_empty()
+        self.replaying.stays && self.trees.is_none() && self.recovered.tables.is_empty()
     }
 
     /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed after this
@@ -342,11 +342,32 @@ impl Recovery {
         if self.trees.is_some() && !self.replayed_goes_past() {
             return self.insert_replayed(buffer);
         }
-        self.write_recovered(MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?)
+        let merge = || MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())]);
+        let lists = 1 + self.version.layout.cuts().len() as u64;
+        let bytes = buffer.used_bytes() as u64;
+        let lists = match &self.compaction.lists {
+            Some(store) => ListTarget::recovered(store, self.replaying.log_id, lists, bytes)?,
+            None => None,
+        };
+        let has_lists = lists.is_some();
+        match self.write_lists_or_files(merge()?, lists) {
+            Err(error) if has_lists && self.compaction.may_spill(&error) => {
+                self.write_recovered(merge()?)
+            }
+            written => written,
+        }
     }
 
-    /// Writes `entries` to tables of level 0.
+    /// Writes `entries` to tables of level 0 in files.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
+        self.write_lists_or_files(entries, None)
+    }
+
+    fn write_lists_or_files(
+        &mut self,
+        entries: impl Entries,
+        lists: Option<ListTarget>,
+    ) -> Result<()> {
         let output = Output {
             log_id: self.replaying.log_id,
             cuts: self.version.layout.cuts().clone(),
@@ -354,13 +375,17 @@ impl Recovery {
         };
         let below =
             OverlapTracker::new(Level::ZERO, self.version.levels.below(Level::ZERO).to_vec());
-        self.recovered.extend(block_on(write_tables(
+        let work = write_outputs(
             entries,
             &[SeqNo::MAX],
             below,
             output,
+            lists,
             &self.compaction,
-        ))?);
+        );
+        let Written { metas, lists, .. } = block_on(work)?;
+        self.recovered.tables.extend(metas);
+        self.recovered.lists.extend(lists);
         Ok(())
     }
 }

@@ -152,7 +152,7 @@ impl Recovery {
             };
             let is_named = |table: &crate::manifest::TableMeta| table.id == id;
             if self.version.tables().any(|table| is_named(table))
-                || self.recovered.iter().any(is_named)
+                || self.recovered.tables.iter().any(is_named)
             {
                 continue;
             }

@@ -304,7 +304,7 @@ impl Repair {
         Ok(Some(whole))
     }
 
-    fn keep(&mut self, entry: Entry<'_>, seqno: SeqNo) -> Result<()> {
+    pub(super) fn keep(&mut self, entry: Entry<'_>, seqno: SeqNo) -> Result<()> {
         if self.report.dry_run {
             return Ok(());
         }
@@ -324,7 +324,7 @@ impl Repair {
     }
 
     /// Writes the entries kept so far into temporary tables.
-    fn end_buffer(&mut self) -> Result<()> {
+    pub(super) fn end_buffer(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else {
             return Ok(());
         };

@@ -51,6 +51,7 @@ pub(super) fn inputs(
         Some(version) => {
             let named = version
                 .tables()
+                .filter(|table| table.list.is_none())
                 .map(|table| (table.id, Some(table.extent)))
                 .collect();
             // Also unnamed logs that are not obsolete, because a manifest that lost its end does
@@ -139,8 +140,8 @@ fn lost_records(
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(not_given(error)),
     };
-    for id in &named {
-        if !is_there(FileName::Table(*id))? {
+    for table in known.tables().filter(|table| table.list.is_none()) {
+        if !is_there(FileName::Table(table.id))? {
             return Ok(true);
         }
     }

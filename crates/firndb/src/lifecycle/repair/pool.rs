@@ -36,9 +36,9 @@ pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Po
 /// Rejects a repair without the pool if a part of the database is in it.
 pub(super) fn refuse_without(known: &Version) -> Result<()> {
     let paired = known.pm.map_or(0, |pm| pm.generation);
-    if paired > 0
-        && (known.log_ends_in_pool() || Profile::from_number(known.profile) == Some(Profile::Lab))
-    {
+    let has_lists = known.tables().any(|table| table.list.is_some());
+    let has_trees = Profile::from_number(known.profile) == Some(Profile::Lab);
+    if paired > 0 && (known.log_ends_in_pool() || has_trees || has_lists) {
         let message = "a part of this database is in a persistent-memory pool: set `pm` to it; if that pool is lost, \
                        move CURRENT away and repair again, which makes the best of the logs (deleted keys may come \
                        back)";
@@ -98,8 +98,12 @@ pub(super) fn leave_without_trees(options: &Options, uuid: [u8; 16]) -> Result<(
     };
     pool.finish_recovery()?;
     pool.commit_with(Fenced::nothing(), |root| {
-        root.entries
-            .retain(|entry| !matches!(entry.owner, Owner::Btree | Owner::Hot | Owner::Log));
+        root.entries.retain(|entry| {
+            !matches!(
+                entry.owner,
+                Owner::Btree | Owner::Hot | Owner::Log | Owner::Skiplist
+            )
+        });
         Ok(())
     })?;
     pool.close()

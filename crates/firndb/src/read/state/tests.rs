@@ -67,7 +67,7 @@ impl States {
     }
 }
 
-fn run(state: &ReadState, id: u64) -> Arc<SstRun> {
+fn run(state: &ReadState, id: u64) -> Arc<TableRun> {
     let mut tables = state.tables();
     let found = tables.find(|(_, run)| run.meta.id == FileId(id));
     found.map(|(_, run)| run.clone()).expect("a table")

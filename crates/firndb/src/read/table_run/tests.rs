@@ -26,7 +26,7 @@ fn what_a_cursor_holds_is_counted_and_used_again() {
     let state = engine.state.load_full();
     let runs: Vec<_> = state
         .tables()
-        .map(|(_, run)| Arc::new(SstRun::new(run.meta.clone(), cache.clone())))
+        .map(|(_, run)| Arc::new(TableRun::new(run.meta.clone(), cache.clone())))
         .collect();
     let bytes: Vec<u64> = runs
         .iter()

@@ -21,23 +21,29 @@ mod tests;
 
 use crate::files::{FileName, Files};
 use crate::manifest::TableMeta;
+use crate::read::table::{Table, WeakTable};
 use firn_base::sync::{
     ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering,
 };
-use firn_base::{Result, count::Counter};
+use firn_base::{Error, FileId, Result, count::Counter};
 use firn_fs::OpenMode;
+use firn_table::pm_skiplist::{List, ListSpace, ListTotals};
 use firn_table::sst::{Sst, TableContext};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 /// A table of the state.
-pub(crate) struct SstRun {
+pub(crate) struct TableRun {
     pub(crate) meta: Arc<TableMeta>,
-    table: ArcSwapOption<Sst>,
+    /// Its place in persistent memory, if it is a list.
+    list: Option<(Arc<ListSpace>, ListTotals)>,
+    table: ArcSwapOption<Table>,
     /// The table as it was last opened. A reader may hold it after it was closed. Locked while the
     /// table is being opened.
-    opened: Mutex<Weak<Sst>>,
+    opened: Mutex<WeakTable>,
     used: AtomicBool,
+    /// The second in which it was last read, if it is a list.
+    last_used: AtomicU64,
     /// The permission to append to the file: [`FREE`], [`APPENDING`] or [`SHARED`].
     growth: AtomicU8,
     /// The number of reads without a result that it may still cost before it is due for compaction.
@@ -54,28 +60,32 @@ const APPENDING: u8 = 1;
 const SHARED: u8 = 2;
 
 /// An open table, borrowed without counting.
-pub(crate) struct OpenTable(Guard<Option<Arc<Sst>>>);
+pub(crate) struct OpenTable(Guard<Option<Arc<Table>>>);
 
 impl std::ops::Deref for OpenTable {
-    type Target = Arc<Sst>;
-    fn deref(&self) -> &Arc<Sst> {
+    type Target = Table;
+    fn deref(&self) -> &Table {
         match &*self.0 {
             Some(table) => table,
-            // `SstRun::table` creates no other.
+            // `TableRun::table` creates no other.
             None => unreachable!("an open table is open"),
         }
     }
 }
 
-impl SstRun {
-    pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> SstRun {
+impl TableRun {
+    pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> TableRun {
         let seeks = (meta.live_bytes() / cache.seek_charge_bytes).max(100);
-        let growth = AtomicU8::new(if meta.shared { SHARED } else { FREE });
-        SstRun {
+        // Nothing is ever appended to a list.
+        let never_grows = meta.shared || meta.list.is_some();
+        let growth = AtomicU8::new(if never_grows { SHARED } else { FREE });
+        TableRun {
+            list: cache.take_list(&meta),
             meta,
             table: ArcSwapOption::empty(),
-            opened: Mutex::new(Weak::new()),
+            opened: Mutex::default(),
             used: AtomicBool::new(false),
+            last_used: AtomicU64::new(cache.second.load(Ordering::Relaxed)),
             growth,
             seeks_left: AtomicI64::new(seeks as i64),
             cache,
@@ -93,6 +103,9 @@ impl SstRun {
             if !self.used.load(Ordering::Relaxed) {
                 self.used.store(true, Ordering::Relaxed);
             }
+            if self.list.is_some() {
+                self.note_use();
+            }
             return Ok(OpenTable(guard));
         }
         drop(guard);
@@ -104,13 +117,46 @@ impl SstRun {
         let mut opened = self.opened.lock();
         let table = match opened.upgrade() {
             Some(held) => held,
-            None => Arc::new(self.cache.open(&self.meta)?),
+            None => self.open_anew()?,
         };
-        *opened = Arc::downgrade(&table);
+        *opened = table.downgrade();
         drop(opened);
         let table = self.cache.keep(self, table);
         self.used.store(true, Ordering::Relaxed);
         Ok(OpenTable(Guard::from_inner(Some(table))))
+    }
+
+    fn open_anew(&self) -> Result<Table> {
+        if self.meta.list.is_none() {
+            return Ok(Table::Sst(Arc::new(self.cache.open(&self.meta)?)));
+        }
+        let (space, totals) = self.list.as_ref().ok_or_else(|| {
+            let place = format!("list {} in the pool", self.meta.id);
+            Error::corruption(place, 0, "a list that the open found")
+        })?;
+        Ok(Table::List(Arc::new(List::open(space.clone(), *totals)?)))
+    }
+
+    fn note_use(&self) {
+        let second = self.cache.second.load(Ordering::Relaxed);
+        if self.last_used.load(Ordering::Relaxed) != second {
+            self.last_used.store(second, Ordering::Relaxed);
+        }
+    }
+
+    /// The second in which it was last read, or made.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Relaxed)
+    }
+
+    /// The place of the list, if it is one.
+    pub(crate) fn space(&self) -> Option<&Arc<ListSpace>> {
+        self.list.as_ref().map(|(space, _)| space)
+    }
+
+    /// Gives up the run for the place of its list.
+    pub(crate) fn into_space(self) -> Option<Arc<ListSpace>> {
+        self.list.map(|(space, _)| space)
     }
 
     /// Charges a read that found nothing. Returns true once the allowance is used up, and each time
@@ -141,9 +187,10 @@ impl SstRun {
     }
 
     /// The table, if it is open or a reader holds it.
-    pub(crate) fn held(&self) -> Option<Arc<Sst>> {
-        self.table
-            .load_full()
+    pub(crate) fn held(&self) -> Option<Table> {
+        let open = self.table.load();
+        open.as_deref()
+            .cloned()
             .or_else(|| self.opened.lock().upgrade())
     }
 
@@ -152,14 +199,18 @@ impl SstRun {
     }
 }
 
-impl std::fmt::Debug for SstRun {
+impl std::fmt::Debug for TableRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SstRun({}, {} entries)", self.meta.id, self.meta.entries)
+        write!(
+            f,
+            "TableRun({}, {} entries)",
+            self.meta.id, self.meta.entries
+        )
     }
 }
 
 struct Kept {
-    run: Weak<SstRun>,
+    run: Weak<TableRun>,
     bytes: u64,
 }
 
@@ -177,6 +228,10 @@ pub(crate) struct TableCache {
     cache_bytes_min: u64,
     buffer_bytes_usual: u64,
     kept: Mutex<VecDeque<Kept>>,
+    /// The seconds since the open.
+    second: AtomicU64,
+    /// The lists that are about to become part of a state.
+    lists: Mutex<HashMap<FileId, (Arc<ListSpace>, ListTotals)>>,
     /// Bytes of the tables kept open.
     bytes: AtomicU64,
     /// Held while the block cache's size is set, so that an older size never overwrites a newer
@@ -256,7 +311,9 @@ impl TableCache {
             buffer_bytes: AtomicU64::new(0),
             cache_bytes_min: bounds.cache_bytes_min,
             buffer_bytes_usual: bounds.buffer_bytes_usual,
-            kept: Mutex::new(VecDeque::new()),
+            kept: Mutex::default(),
+            second: AtomicU64::new(0),
+            lists: Mutex::default(),
             bytes: AtomicU64::new(0),
             resizing: Mutex::new(()),
             opens: Counter::default(),
@@ -290,6 +347,24 @@ impl TableCache {
         Sst::open(file, meta.id, meta.extent, self.context.clone())
     }
 
+    /// Moves on to second `second`, by which uses of lists are ordered.
+    pub(crate) fn set_second(&self, second: u64) {
+        self.second.store(second, Ordering::Relaxed);
+    }
+
+    /// Takes a list that the next state will have. Its entries count as live from now on.
+    pub(crate) fn add_list(&self, space: ListSpace, totals: ListTotals) {
+        space.count_live();
+        let id = space.id();
+        self.lists.lock().insert(id, (Arc::new(space), totals));
+    }
+
+    /// The list of `meta`, for its run.
+    fn take_list(&self, meta: &TableMeta) -> Option<(Arc<ListSpace>, ListTotals)> {
+        meta.list?;
+        self.lists.lock().remove(&meta.id)
+    }
+
     pub(crate) fn context(&self) -> &TableContext {
         &self.context
     }
@@ -299,7 +374,7 @@ impl TableCache {
     /// that one.
     ///
     /// A run opens and closes under the lock, so the counts match the tables that are open.
-    fn keep(&self, run: &Arc<SstRun>, table: Arc<Sst>) -> Arc<Sst> {
+    fn keep(&self, run: &Arc<TableRun>, table: Table) -> Arc<Table> {
         let bytes = table.memory_bytes() as u64;
         let mut kept = self.kept.lock();
         if let Some(open) = run.table.load_full() {
@@ -329,6 +404,7 @@ impl TableCache {
             run: Arc::downgrade(run),
             bytes,
         });
+        let table = Arc::new(table);
         run.table.store(Some(table.clone()));
         drop(kept);
         self.leave_the_rest();

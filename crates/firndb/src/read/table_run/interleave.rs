@@ -27,7 +27,7 @@ fn open_tables_are_counted() {
         ));
         let runs: Vec<_> = metas
             .into_iter()
-            .map(|meta| Arc::new(SstRun::new(meta, cache.clone())))
+            .map(|meta| Arc::new(TableRun::new(meta, cache.clone())))
             .collect();
         let reader = |i: usize| {
             let run = runs[i].clone();

@@ -1,0 +1,135 @@
+//! A cursor over a list, in both directions.
+
+use super::read::{Found, List, Position};
+use super::write::Linked;
+use firn_base::{Result, SeqNo, Tag};
+use std::sync::Arc;
+
+/// A cursor over a list. It copies the key once per step, and the value when it is asked for.
+pub struct ListIter {
+    list: Arc<List>,
+    at: Option<(Position, Found)>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    is_loaded: bool,
+}
+
+impl ListIter {
+    /// A cursor that is at no entry yet.
+    pub fn new(list: Arc<List>) -> ListIter {
+        ListIter {
+            list,
+            at: None,
+            key: Vec::new(),
+            value: Vec::new(),
+            is_loaded: false,
+        }
+    }
+
+    /// True if it is at an entry.
+    pub fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// The key of its entry.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The tag of its entry.
+    pub fn tag(&self) -> Tag {
+        let found = self.at.as_ref();
+        found.map_or(Tag::seek(SeqNo(0)), |(_, found)| found.head.tag)
+    }
+
+    /// The value of its entry. REQUIRES: it was loaded.
+    pub fn value(&self) -> &[u8] {
+        debug_assert!(self.is_loaded);
+        &self.value
+    }
+
+    /// Reads the value of its entry, unless it has.
+    ///
+    /// # Errors
+    /// `Corruption` if the entry is damaged.
+    pub fn load(&mut self) -> Result<()> {
+        if let Some((_, found)) = self.at.as_ref().filter(|_| !self.is_loaded) {
+            self.value = self.list.value(found, &self.key)?;
+            self.is_loaded = true;
+        }
+        Ok(())
+    }
+
+    /// Its entry, to be linked into another list.
+    pub fn linked(&self) -> Option<Linked> {
+        let (_, found) = self.at.as_ref()?;
+        Some(self.list.linked(found))
+    }
+
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// `Corruption` if a node leads to no entry; so do the other moves.
+    pub fn first(&mut self) -> Result<()> {
+        self.go(self.list.first())
+    }
+
+    /// Moves to the last entry.
+    ///
+    /// # Errors
+    /// As [`ListIter::first`].
+    pub fn last(&mut self) -> Result<()> {
+        self.go(self.list.last())
+    }
+
+    /// Moves to the first entry that is not before (`key`, `tag`).
+    ///
+    /// # Errors
+    /// As [`ListIter::first`].
+    pub fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        let at = self.list.seek(key, tag, &mut self.key)?;
+        self.go(at)
+    }
+
+    /// Moves to the last entry before (`key`, `tag`).
+    ///
+    /// # Errors
+    /// As [`ListIter::first`].
+    pub fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        let at = self.list.seek(key, tag, &mut self.key)?;
+        let before = match at {
+            Some(at) => self.list.before(at),
+            None => self.list.last(),
+        };
+        self.go(before)
+    }
+
+    /// Moves to the next entry.
+    ///
+    /// # Errors
+    /// As [`ListIter::first`].
+    #[allow(clippy::should_implement_trait, reason = "a cursor, not an iterator")]
+    pub fn next(&mut self) -> Result<()> {
+        let next = self.at.as_ref().and_then(|(at, _)| self.list.after(*at));
+        self.go(next)
+    }
+
+    /// Moves to the previous entry.
+    ///
+    /// # Errors
+    /// As [`ListIter::first`].
+    pub fn prev(&mut self) -> Result<()> {
+        let before = self.at.as_ref().and_then(|(at, _)| self.list.before(*at));
+        self.go(before)
+    }
+
+    fn go(&mut self, at: Option<Position>) -> Result<()> {
+        self.at = None;
+        self.is_loaded = false;
+        if let Some(at) = at {
+            let found = self.list.entry(at, &mut self.key)?;
+            self.at = Some((at, found));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,383 @@
+//! Reads a list.
+//!
+//! 1. Nothing of a list changes once it is complete, so readers need neither lock nor version.
+//! 2. The towers of the skiplist are implicit: the node at index `i` has height `1 + (trailing zero
+//!    bits of i) / 4`, and its successor at height `h` is the node at `i + 16^h`. The nodes
+//!    themselves, level 0 of the skiplist, are all that is stored. The prefixes of the nodes of
+//!    height 2 and the first keys of segments are kept in memory, so a search goes down to a group
+//!    of sixteen nodes before it reads persistent memory.
+//! 3. A reader beside a writing process has no claim to the list's space: the writer may free and
+//!    reuse it. It keeps a copy of the nodes, and checks every entry that it looks at, so it
+//!    notices.
+//! 4. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
+
+use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix_of};
+use super::space::{Chunk, ListSpace};
+use super::write::Linked;
+use crate::Value;
+use crate::sites;
+use crate::sst::{Filter, Got, Query};
+use firn_base::checksum::{crc32c_salted, matches};
+use firn_base::key::compare;
+use firn_base::{Error, Result, Tag};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The distance of nodes whose prefixes are kept in memory.
+const GROUP: usize = 16;
+
+/// The position of a node: its segment, and its index there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) segment: usize,
+    pub(super) index: usize,
+}
+
+/// A segment's search structure in memory.
+#[derive(Debug)]
+struct Guide {
+    first: Box<[u8]>,
+    first_tag: Tag,
+    /// The prefix of every sixteenth node.
+    prefixes: Box<[u64]>,
+}
+
+/// A list that is open for reading.
+#[derive(Debug)]
+pub struct List {
+    space: Arc<ListSpace>,
+    guides: Vec<Guide>,
+    filter: Filter,
+    totals: ListTotals,
+}
+
+/// An entry's head and its key.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) head: EntryHead,
+    pub(super) chunk: u32,
+    pub(super) at: u32,
+}
+
+impl List {
+    /// Opens the list in `space`, whose last segment has `totals`.
+    ///
+    /// # Errors
+    /// `Corruption` if a node leads to no entry, or the filter is damaged.
+    pub fn open(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
+        let mut list = List {
+            filter: open_filter(&space, &totals)?,
+            space,
+            guides: Vec::new(),
+            totals,
+        };
+        // Only the last segment may be empty.
+        let is_filled = |segment: &usize| list.space.segments[*segment].nodes > 0;
+        let filled: Vec<usize> = (0..list.space.segments.len()).filter(is_filled).collect();
+        for segment in filled {
+            let guide = list.guide(segment)?;
+            list.guides.push(guide);
+        }
+        Ok(list)
+    }
+
+    fn guide(&self, segment: usize) -> Result<Guide> {
+        let nodes = self.space.segments[segment].nodes as usize;
+        let mut first = Vec::new();
+        let found = self.entry(Position { segment, index: 0 }, &mut first)?;
+        let of = |index| Ok(self.node(Position { segment, index })?.prefix);
+        let prefixes: Result<Box<[u64]>> = (0..nodes).step_by(GROUP).map(of).collect();
+        Ok(Guide {
+            first: first.into(),
+            first_tag: found.head.tag,
+            prefixes: prefixes?,
+        })
+    }
+
+    /// The extents of the list.
+    pub fn space(&self) -> &Arc<ListSpace> {
+        &self.space
+    }
+
+    /// Gives up the open list for its extents.
+    pub fn into_space(self) -> Arc<ListSpace> {
+        self.space
+    }
+
+    /// Its sums.
+    pub fn totals(&self) -> &ListTotals {
+        &self.totals
+    }
+
+    /// Bytes of memory that its search structure and its filter hold.
+    pub fn memory_bytes(&self) -> usize {
+        let of =
+            |guide: &Guide| size_of::<Guide>() + guide.first.len() + size_of_val(&*guide.prefixes);
+        self.guides.iter().map(of).sum::<usize>() + self.filter.as_bytes().len()
+    }
+
+    /// False if no entry has a key with this hash.
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// The newest entry of a key at or below the read point.
+    ///
+    /// # Errors
+    /// `Corruption` if a node leads to no entry.
+    pub fn get(&self, query: &Query<'_>) -> Result<Got> {
+        if !self.filter.may_contain(query.hash) {
+            return Ok(Got::Excluded);
+        }
+        let mut key = Vec::new();
+        let at = self.seek(query.key, Tag::seek(query.seqno), &mut key)?;
+        let Some(at) = at else {
+            return Ok(Got::Missed { read: false });
+        };
+        let found = self.entry(at, &mut key)?;
+        if key != query.key {
+            return Ok(Got::Missed { read: false });
+        }
+        let value = self.value(&found, &key)?;
+        Ok(Got::Found {
+            tag: found.head.tag,
+            value: Value::owned(value),
+            row: None,
+        })
+    }
+
+    /// The first node that is not before (`key`, `tag`); `None` if there is none. `buffer` is
+    /// overwritten.
+    pub(super) fn seek(
+        &self,
+        key: &[u8],
+        tag: Tag,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Position>> {
+        let is_before =
+            |guide: &Guide| compare(&guide.first, guide.first_tag, key, tag) == Ordering::Less;
+        let Some(segment) = self.guides.partition_point(is_before).checked_sub(1) else {
+            return Ok(self.first());
+        };
+        let index = self.seek_in(segment, key, tag, buffer)?;
+        let nodes = self.space.segments[segment].nodes as usize;
+        if index < nodes {
+            return Ok(Some(Position { segment, index }));
+        }
+        let next = segment + 1;
+        Ok((next < self.guides.len()).then_some(Position {
+            segment: next,
+            index: 0,
+        }))
+    }
+
+    /// The index of the first node of `segment` that is not before (`key`, `tag`). REQUIRES: the
+    /// segment's first node is.
+    fn seek_in(&self, segment: usize, key: &[u8], tag: Tag, buffer: &mut Vec<u8>) -> Result<usize> {
+        let guide = &self.guides[segment];
+        let (nodes, shared) = (
+            self.space.segments[segment].nodes as usize,
+            usize::from(self.space.segments[segment].prefix_bytes),
+        );
+        let prefix = guide.first.get(..shared).unwrap_or_default();
+        if !key.starts_with(prefix) {
+            // The first node is before it, so all nodes are: they share the prefix.
+            return Ok(nodes);
+        }
+        let wanted = prefix_of(key, shared);
+        let below = guide.prefixes.partition_point(|&prefix| prefix < wanted);
+        let not_above = guide.prefixes.partition_point(|&prefix| prefix <= wanted);
+        let mut start = below.saturating_sub(1) * GROUP;
+        let mut end = (not_above * GROUP).min(nodes);
+        while start < end {
+            let index = start + (end - start) / 2;
+            let at = Position { segment, index };
+            let order = match self.node(at)?.prefix.cmp(&wanted) {
+                Ordering::Equal => {
+                    let found = self.entry(at, buffer)?;
+                    compare(buffer, found.head.tag, key, tag)
+                }
+                order => order,
+            };
+            match order {
+                Ordering::Less => start = index + 1,
+                _ => end = index,
+            }
+        }
+        Ok(start)
+    }
+
+    pub(super) fn first(&self) -> Option<Position> {
+        let first = Position {
+            segment: 0,
+            index: 0,
+        };
+        (!self.guides.is_empty()).then_some(first)
+    }
+
+    pub(super) fn last(&self) -> Option<Position> {
+        let segment = self.guides.len().checked_sub(1)?;
+        let index = self.space.segments[segment].nodes as usize - 1;
+        Some(Position { segment, index })
+    }
+
+    pub(super) fn after(&self, at: Position) -> Option<Position> {
+        let Position { segment, index } = at;
+        if index + 1 < self.space.segments[segment].nodes as usize {
+            return Some(Position {
+                segment,
+                index: index + 1,
+            });
+        }
+        (segment + 1 < self.guides.len()).then_some(Position {
+            segment: segment + 1,
+            index: 0,
+        })
+    }
+
+    pub(super) fn before(&self, at: Position) -> Option<Position> {
+        let Position { segment, index } = at;
+        if let Some(index) = index.checked_sub(1) {
+            return Some(Position { segment, index });
+        }
+        let segment = segment.checked_sub(1)?;
+        let index = self.space.segments[segment].nodes as usize - 1;
+        Some(Position { segment, index })
+    }
+
+    fn node(&self, at: Position) -> Result<Node> {
+        let segment = &self.space.segments[at.segment];
+        let from = segment.nodes_at + (at.index * NODE_BYTES) as u64;
+        let mut bytes = [0; NODE_BYTES];
+        if let Some(held) = self.space.held.get() {
+            let from = from as usize;
+            let node = held.segments[at.segment].get(from..from + NODE_BYTES);
+            bytes.copy_from_slice(node.ok_or_else(|| self.damaged(at, "a node"))?);
+            return Ok(Node::decode(&bytes));
+        }
+        let place = super::write::place(segment.extent, from)?;
+        self.space.pool.read(place, &mut bytes)?;
+        Ok(Node::decode(&bytes))
+    }
+
+    /// The entry of a node. Its key replaces the contents of `key`.
+    pub(super) fn entry(&self, at: Position, key: &mut Vec<u8>) -> Result<Found> {
+        let node = self.node(at)?;
+        let segment = &self.space.segments[at.segment];
+        let (number, _) = segment
+            .refs
+            .get(node.chunk as usize)
+            .copied()
+            .ok_or_else(|| self.damaged(at, "a node's chunk"))?;
+        let chunk = &self.space.chunks[number as usize];
+        let mut bytes = [0; ENTRY_BYTES];
+        self.read(chunk, node.at, &mut bytes)
+            .ok_or_else(|| self.damaged(at, "a node's entry"))??;
+        let head = EntryHead::decode(&bytes).ok_or_else(|| self.damaged(at, "an entry"))?;
+        key.resize(usize::from(head.key_bytes), 0);
+        self.read(chunk, node.at + ENTRY_BYTES as u32, key)
+            .ok_or_else(|| self.damaged(at, "an entry's key"))??;
+        let found = Found {
+            head,
+            chunk: number,
+            at: node.at,
+        };
+        if self.space.held.get().is_some() {
+            let _whole = self.value(&found, key)?;
+        }
+        Ok(found)
+    }
+
+    /// The value of an entry whose key is `key`. The entry's checksum is verified.
+    pub(super) fn value(&self, found: &Found, key: &[u8]) -> Result<Vec<u8>> {
+        let chunk = &self.space.chunks[found.chunk as usize];
+        let offset = chunk.extent().offset.get();
+        let mut value = vec![0; found.head.value_bytes as usize];
+        let from = found.at + ENTRY_BYTES as u32 + u32::from(found.head.key_bytes);
+        let damaged = || {
+            let place = format!("list {} in the pool", self.space.list);
+            let error = Error::corruption(place, offset + u64::from(found.at), "a whole entry");
+            self.told(error)
+        };
+        self.read(chunk, from, &mut value).ok_or_else(damaged)??;
+        let place = offset + u64::from(found.at);
+        let is_whole = found.head.is_whole(chunk.list, place, key, &value);
+        is_whole.then_some(value).ok_or_else(damaged)
+    }
+
+    /// An entry, to be linked into another list.
+    pub(super) fn linked(&self, found: &Found) -> Linked {
+        Linked {
+            chunk: self.space.chunks[found.chunk as usize].clone(),
+            at: found.at,
+            bytes: found.head.bytes() as u32,
+        }
+    }
+
+    /// Reads bytes of a chunk; `None` if they are not in it.
+    fn read(&self, chunk: &Arc<Chunk>, at: u32, out: &mut [u8]) -> Option<Result<()>> {
+        let extent = chunk.extent();
+        let end = u64::from(at) + out.len() as u64;
+        let place = extent.at(u64::from(at)).filter(|_| end <= extent.len)?;
+        if let Some(copy) = chunk.copy.get() {
+            out.copy_from_slice(&copy[at as usize..end as usize]);
+            return Some(Ok(()));
+        }
+        Some(self.space.pool.read(place, out))
+    }
+
+    fn damaged(&self, at: Position, expected: &str) -> Error {
+        let segment = &self.space.segments[at.segment];
+        let offset =
+            segment.extent.offset.get() + segment.nodes_at + (at.index * NODE_BYTES) as u64;
+        let place = format!("list {} in the pool", self.space.list);
+        self.told(Error::corruption(place, offset, expected))
+    }
+
+    /// The error as it is, or that the space was reused.
+    fn told(&self, error: Error) -> Error {
+        match self.space.held.get() {
+            Some(_) => self.space.changed(error),
+            None => error,
+        }
+    }
+}
+
+fn damaged_filter(space: &ListSpace) -> Error {
+    let place = format!("list {} in the pool", space.list);
+    let at = space.filter.map_or(0, |extent| extent.offset.get());
+    Error::corruption(place, at, "a list's filter")
+}
+
+fn open_filter(space: &ListSpace, totals: &ListTotals) -> Result<Filter> {
+    if space.filter.is_none() {
+        return Ok(Filter::default());
+    }
+    let read;
+    let bytes = match space.held.get() {
+        Some(held) => &held.filter,
+        None => {
+            read = read_filter(space, totals)?;
+            &read
+        }
+    };
+    Filter::from_bytes(bytes).ok_or_else(|| damaged_filter(space))
+}
+
+/// The bytes of a list's filter, which are none if it has none.
+pub(super) fn read_filter(space: &ListSpace, totals: &ListTotals) -> Result<Vec<u8>> {
+    let Some(extent) = space.filter else {
+        return Ok(Vec::new());
+    };
+    if u64::from(totals.filter_bytes) > extent.len {
+        return Err(damaged_filter(space));
+    }
+    let mut bytes = vec![0; totals.filter_bytes as usize];
+    space.pool.read(extent.offset, &mut bytes)?;
+    let computed = || crc32c_salted(space.list.0, extent.offset.get(), &[&bytes]);
+    let is_whole = matches(&sites::LIST_SEGMENT_CHECK, totals.filter_crc, computed);
+    match is_whole {
+        true => Ok(bytes),
+        false => Err(damaged_filter(space)),
+    }
+}

@@ -1,0 +1,398 @@
+//! The table that a compaction is writing, in a file or in persistent memory.
+
+use super::merge::{CompactionContext, LevelContext, Output};
+use crate::compaction::plan::{Medium, Plan};
+use crate::manifest::TableMeta;
+use crate::mechanisms;
+use crate::tlsm::{Anchor, COPY_BYTES, CutJob, LINK_BYTES, ListStore, NewList};
+use firn_base::sync::Mutex;
+use firn_base::{FileId, Result, Tag};
+use firn_pm::Headroom;
+use firn_table::pm_skiplist::{Linked, ListCause, ListJob, ListPlace, ListWriter};
+use firn_table::sst::{SstOptions, SstWriter, TableOwner};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The making of lists instead of files.
+pub(crate) struct ListTarget {
+    pub(crate) store: Arc<ListStore>,
+    pub(crate) headroom: Arc<Mutex<Headroom>>,
+    /// The job, as its lists tell it.
+    pub(crate) job: ListJob,
+    /// Chunks whose entries are copied instead of linked, by offset.
+    pub(crate) relocate: Option<Arc<HashSet<u64>>>,
+    /// The anchor of the job, if a crash that cuts it short leaves something to continue.
+    anchor: Option<Anchor>,
+    /// The last entry that an earlier process wrote, and what it wrote.
+    through: Option<(Vec<u8>, Tag)>,
+    begun: Option<ListOutput>,
+    complete: Written,
+}
+
+/// The tables that were written. Lists are freed when they are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) metas: Vec<TableMeta>,
+    /// The ids of those that are files.
+    pub(crate) files: Vec<FileId>,
+    pub(crate) lists: Vec<NewList>,
+    pub(crate) anchor: Option<Anchor>,
+}
+
+/// A table that is being written.
+pub(super) enum OpenOutput {
+    Sst(FileId, Box<SstWriter>),
+    List(Box<ListOutput>),
+}
+
+pub(super) struct ListOutput {
+    writer: ListWriter,
+    /// True if the job's anchor names it.
+    is_anchored: bool,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+}
+
+impl ListTarget {
+    /// The making of lists, if `plan` wants them and there is room.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    pub(super) fn of(
+        plan: &Plan,
+        around: &LevelContext,
+        context: &CompactionContext,
+    ) -> Result<Option<ListTarget>> {
+        let is_wanted = plan.medium == Medium::Pm && mechanisms::TLSM_LISTS.is_on();
+        let Some(store) = context.lists.as_ref().filter(|_| is_wanted) else {
+            return Ok(None);
+        };
+        // A memtable takes about as much for each entry as a list.
+        let of_buffer = plan
+            .buffer
+            .as_ref()
+            .map(|buffer| buffer.used_bytes() as u64);
+        let mut bytes = of_buffer.map_or(0, |bytes| bytes + bytes / 8);
+        for (_, run) in &plan.tables {
+            bytes += run.meta.entries * LINK_BYTES;
+            bytes += match (run.space(), &plan.relocate) {
+                (None, _) => run.meta.live_bytes() + run.meta.entries * (COPY_BYTES - LINK_BYTES),
+                // The entries of a list stay where they are.
+                (Some(_), None) => 0,
+                (Some(space), Some(relocate)) => space
+                    .chunks()
+                    .filter(|(chunk, _)| relocate.contains(&chunk.extent().offset.get()))
+                    .map(|(_, live)| live)
+                    .sum(),
+            };
+        }
+        let tables = plan.input_bytes() / context.limits.table_bytes.max(1);
+        let lists = 1 + around.cuts.len() as u64 + tables;
+        let cut = plan.resume.as_ref().and_then(|cut| cut.lock().take());
+        let headroom = match store.promise(lists, bytes) {
+            Ok(Some(headroom)) => headroom,
+            other => {
+                if let Some(cut) = cut {
+                    cut.discard(store);
+                }
+                return other.map(|_| None);
+            }
+        };
+        let cause = match (&plan.buffer, &plan.relocate) {
+            (Some(_), _) => ListCause::Flush,
+            (None, Some(_)) => ListCause::Relocation,
+            (None, None) => ListCause::Compaction,
+        };
+        let job = ListJob {
+            cause,
+            level: plan.level.0 as u8,
+            log_id: plan
+                .buffer
+                .as_ref()
+                .map_or(FileId(0), |buffer| buffer.log_id),
+            previous: 0,
+            inputs: match mechanisms::TLSM_INPUTS.is_on() {
+                true => plan.tables.iter().map(|(_, run)| run.meta.id).collect(),
+                false => Vec::new(),
+            },
+        };
+        let target = ListTarget::new(store, headroom, job, plan.relocate.clone());
+        match cut {
+            Some(cut) => target.resumed(cut).map(Some),
+            None => Ok(Some(target)),
+        }
+    }
+
+    /// The making of some `lists` from a log that is replayed, if there is room for `bytes`.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    pub(crate) fn recovered(
+        store: &Arc<ListStore>,
+        log_id: FileId,
+        lists: u64,
+        bytes: u64,
+    ) -> Result<Option<ListTarget>> {
+        let headroom = store.promise(lists, bytes + bytes / 8)?;
+        let job = ListJob::flush(log_id);
+        Ok(headroom.map(|headroom| ListTarget::new(store, headroom, job, None)))
+    }
+
+    /// The making of lists by `job`, which allocates from `headroom`.
+    pub(super) fn new(
+        store: &Arc<ListStore>,
+        headroom: Headroom,
+        job: ListJob,
+        relocate: Option<Arc<HashSet<u64>>>,
+    ) -> ListTarget {
+        let is_flush = job.cause == ListCause::Flush;
+        ListTarget {
+            store: store.clone(),
+            headroom: Arc::new(Mutex::new(headroom)),
+            job,
+            relocate,
+            // The log has what a flush did not complete.
+            anchor: (!is_flush).then(|| Anchor::take(store)).flatten(),
+            through: None,
+            begun: None,
+            complete: Written::default(),
+        }
+    }
+
+    /// The same, after what an earlier process wrote.
+    ///
+    /// # Errors
+    /// `Corruption` if that is damaged.
+    pub(super) fn resumed(mut self, cut: CutJob) -> Result<ListTarget> {
+        self.job = cut.job.clone();
+        // The anchor that an earlier process set.
+        self.anchor = None;
+        let resumed = cut.open(&self.store)?;
+        self.anchor = Some(resumed.anchor);
+        self.through = resumed.last;
+        self.complete.metas = resumed.metas;
+        self.complete.lists = resumed.lists;
+        if let Some(begun) = resumed.begun {
+            let headroom = Some(self.headroom.clone());
+            let (writer, point) = self.store.resume(begun, headroom)?;
+            self.through = Some((point.key.clone(), point.tag));
+            self.begun = Some(ListOutput {
+                writer,
+                is_anchored: true,
+                smallest: point.first,
+                largest: point.key,
+            });
+        }
+        self.store.counters.resumed.add(1);
+        Ok(self)
+    }
+
+    /// The last entry that an earlier process wrote.
+    pub(super) fn through(&self) -> Option<(&[u8], Tag)> {
+        self.through
+            .as_ref()
+            .map(|(key, tag)| (key.as_slice(), *tag))
+    }
+
+    /// Takes the tables that an earlier process wrote: whole ones, and the beginning of one.
+    pub(super) fn take_written(&mut self) -> (Written, Option<OpenOutput>) {
+        let begun = self.begun.take().map(Box::new).map(OpenOutput::List);
+        (std::mem::take(&mut self.complete), begun)
+    }
+
+    pub(super) fn take_anchor(&mut self) -> Option<Anchor> {
+        self.anchor.take()
+    }
+
+    fn set_anchor(&mut self, place: ListPlace) -> Result<()> {
+        if let Some(anchor) = &mut self.anchor {
+            anchor.set(place)?;
+            self.job.previous = place.first.offset.get();
+        }
+        Ok(())
+    }
+
+    /// True if the entry is to be linked.
+    fn links(&self, entry: &Linked) -> bool {
+        let chunk = entry.chunk_offset();
+        let relocate = self.relocate.as_ref();
+        if relocate.is_some_and(|relocate| relocate.contains(&chunk)) {
+            return false;
+        }
+        let links = mechanisms::TLSM_LINK.is_on() && self.store.links();
+        if !links {
+            self.store.counters.copied_bytes.add(entry.bytes());
+        }
+        links
+    }
+
+    fn begin(&self, id: FileId) -> OpenOutput {
+        let writer = self
+            .store
+            .writer(id, self.job.clone(), Some(self.headroom.clone()));
+        OpenOutput::List(Box::new(ListOutput {
+            writer,
+            is_anchored: self.anchor.is_none(),
+            smallest: Vec::new(),
+            largest: Vec::new(),
+        }))
+    }
+
+    fn count(&self, copied_bytes: u64) {
+        let counters = &self.store.counters;
+        match (self.job.cause, &self.relocate) {
+            (ListCause::Flush, _) => counters.flushed_bytes.add(copied_bytes),
+            (_, Some(_)) => counters.relocated_bytes.add(copied_bytes),
+            _ => counters.promoted_bytes.add(copied_bytes),
+        }
+    }
+}
+
+impl OpenOutput {
+    pub(super) fn begin(
+        context: &CompactionContext,
+        output: &Output,
+        lists: Option<&ListTarget>,
+        written: &mut Written,
+    ) -> Result<OpenOutput> {
+        let id = context.file_ids.take();
+        if let Some(lists) = lists {
+            return Ok(lists.begin(id));
+        }
+        let file = context.files.create_table(id, context.direct)?;
+        written.files.push(id);
+        let options = SstOptions {
+            filter_reserve_percent: output.reserve_percent,
+            owner: TableOwner {
+                log_id: output.log_id,
+                ..context.sst.owner
+            },
+            ..context.sst.clone()
+        };
+        let writer = SstWriter::new(file, id, options, context.counters.clone(), output.cause);
+        Ok(OpenOutput::Sst(id, Box::new(writer)))
+    }
+
+    pub(super) fn add(
+        &mut self,
+        key: &[u8],
+        tag: Tag,
+        value: &[u8],
+        lists: Option<&mut ListTarget>,
+    ) -> Result<()> {
+        match self {
+            OpenOutput::Sst(_, writer) => writer.add(key, tag, value),
+            OpenOutput::List(list) => {
+                list.note(key);
+                list.writer.push(key, tag, value)?;
+                lists.map_or(Ok(()), |lists| list.anchor(lists))
+            }
+        }
+    }
+
+    /// Links `entry`, which has this key and tag, if it is to be linked. Returns false if it must
+    /// be added.
+    pub(super) fn link(
+        &mut self,
+        key: &[u8],
+        tag: Tag,
+        entry: &Linked,
+        lists: &mut ListTarget,
+    ) -> Result<bool> {
+        match self {
+            OpenOutput::List(list) if lists.links(entry) => {
+                list.note(key);
+                lists.store.counters.linked.add(1);
+                list.writer.link(key, tag, entry)?;
+                list.anchor(lists)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn estimated_bytes(&self) -> u64 {
+        match self {
+            OpenOutput::Sst(_, writer) => writer.estimated_bytes(),
+            OpenOutput::List(list) => list.writer.totals().entry_bytes,
+        }
+    }
+
+    /// Bytes of memory that it holds for all its keys.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            OpenOutput::Sst(_, writer) => writer.held_bytes(),
+            OpenOutput::List(list) => list.writer.held_bytes(),
+        }
+    }
+
+    pub(super) fn entries(&self) -> u64 {
+        match self {
+            OpenOutput::Sst(_, writer) => writer.entries(),
+            OpenOutput::List(list) => list.writer.totals().entries,
+        }
+    }
+
+    pub(super) fn last_key(&self) -> &[u8] {
+        match self {
+            OpenOutput::Sst(_, writer) => writer.last_key(),
+            OpenOutput::List(list) => &list.largest,
+        }
+    }
+
+    pub(super) fn finish(
+        self,
+        lists: Option<&mut ListTarget>,
+        written: &mut Written,
+    ) -> Result<()> {
+        match self {
+            OpenOutput::Sst(id, writer) => {
+                written.metas.push(TableMeta::new(id, writer.finish()?));
+            }
+            OpenOutput::List(list) => {
+                let ListOutput {
+                    writer,
+                    is_anchored,
+                    smallest,
+                    largest,
+                } = *list;
+                let copied_bytes = writer.copied_bytes();
+                let (space, totals) = writer.finish()?;
+                let meta = TableMeta::of_list(&space, &totals, (smallest, largest));
+                let place = space.place();
+                written.metas.push(meta);
+                written.lists.push(NewList::new(space, totals));
+                if let (Some(lists), Some(place)) = (lists, place) {
+                    lists.count(copied_bytes);
+                    if !is_anchored {
+                        lists.set_anchor(place)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ListOutput {
+    /// Lets the job's anchor name the list, once what a crash leaves of it can be continued.
+    fn anchor(&mut self, lists: &mut ListTarget) -> Result<()> {
+        if self.is_anchored {
+            return Ok(());
+        }
+        let Some(place) = self.writer.place() else {
+            return Ok(());
+        };
+        lists.set_anchor(place)?;
+        self.is_anchored = true;
+        Ok(())
+    }
+
+    fn note(&mut self, key: &[u8]) {
+        if self.smallest.is_empty() {
+            self.smallest.extend_from_slice(key);
+        }
+        self.largest.clear();
+        self.largest.extend_from_slice(key);
+    }
+}

@@ -1,0 +1,10 @@
+//! Tables in persistent memory, profile `tlsm` (TLSM, IEEE Access 2020). The format and the readers
+//! of a list are in `firn-table`; the policy is `compaction/picker/tiering.rs`.
+
+mod stats;
+mod store;
+mod unfinished;
+
+pub use stats::TlsmStats;
+pub(crate) use store::{COPY_BYTES, LINK_BYTES, ListFacts, ListStore, NewList};
+pub(crate) use unfinished::{Anchor, CutJob, CutJobs};

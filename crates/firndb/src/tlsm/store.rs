@@ -1,0 +1,251 @@
+//! The part of the pool that lists may take.
+//!
+//! 1. Everything that lists have in the pool belongs to one of two owners: nodes (`Skiplist`) or
+//!    chunks of entries (`Payload`).
+//! 2. Space is promised before a job writes, so it does not run out halfway. What a failed job
+//!    wrote is freed at once, and what a crash left is free at the next open, because nothing
+//!    names it.
+
+use super::stats::ListCounters;
+use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
+use crate::read::table_run::TableCache;
+use crate::write::write_stall::Fullness;
+use firn_base::sync::Mutex;
+use firn_base::{Error, ErrorKind, FileId, Result};
+use firn_pm::{Headroom, Owner, Pool};
+use firn_table::pm_skiplist::{
+    ListJob, ListOptions, ListSpace, ListTotals, ListWriter, Persist, ResumePoint, Unfinished,
+};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Bytes of a list for each entry: a node, and its share of refs and filter.
+pub(crate) const LINK_BYTES: u64 = 20;
+/// Bytes for each entry that is copied, beside its key and value.
+pub(crate) const COPY_BYTES: u64 = LINK_BYTES + 28;
+
+const FULL: &str = "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
+                    something, raise pm.size, or choose another tiering";
+
+/// The lists' part of the pool.
+pub(crate) struct ListStore {
+    pool: Arc<Pool>,
+    tuning: TlsmTuning,
+    unit_bytes: u64,
+    capacity_bytes: u64,
+    filter_bits: u32,
+    /// The anchors in use.
+    pub(super) slots: Mutex<HashSet<u16>>,
+    pub(crate) counters: ListCounters,
+}
+
+/// The facts about the lists' part of the pool that a picker needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ListFacts {
+    pub(crate) tuning: TlsmTuning,
+    pub(crate) capacity_bytes: u64,
+    /// The unit of allocation.
+    pub(crate) unit_bytes: u64,
+    /// Bytes of nodes.
+    pub(crate) node_bytes: u64,
+    /// Bytes of chunks.
+    pub(crate) chunk_bytes: u64,
+    /// True if puts are refused, because tables must be in persistent memory and it has room for
+    /// little more than the write buffers.
+    pub(crate) is_full: bool,
+}
+
+impl ListFacts {
+    /// The used share of the capacity.
+    pub(crate) fn used_share(&self) -> f64 {
+        (self.node_bytes + self.chunk_bytes) as f64 / self.capacity_bytes.max(1) as f64
+    }
+
+    /// True if `bytes` more leave the used share at `share` or less.
+    pub(crate) fn has_room(&self, bytes: u64, share: f64) -> bool {
+        let used = self.node_bytes + self.chunk_bytes + bytes;
+        used as f64 <= self.capacity_bytes as f64 * share
+    }
+}
+
+impl ListStore {
+    /// The part of `pool` that lists may take beside `other_bytes` of other owners.
+    ///
+    /// # Errors
+    /// `Invalid` if it has no room for one write buffer of `buffer_bytes`.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        tuning: &TlsmTuning,
+        filter_bits: u32,
+        other_bytes: u64,
+        buffer_bytes: u64,
+    ) -> Result<ListStore> {
+        let unit_bytes = tuning.unit_bytes_in(pool.size_bytes());
+        let room = pool.size_bytes().saturating_sub(other_bytes);
+        let capacity_bytes = tuning.capacity_bytes.map_or(room, |most| most.min(room));
+        let least = buffer_bytes + 4 * unit_bytes;
+        if capacity_bytes < least {
+            return Err(Error::invalid(format!(
+                "{capacity_bytes} bytes of persistent memory for lists are less than one write buffer ({least} \
+                 with its nodes); raise pm.size, or lower write_buffer_bytes"
+            )));
+        }
+        Ok(ListStore {
+            pool,
+            tuning: tuning.clone(),
+            unit_bytes,
+            capacity_bytes,
+            filter_bits,
+            slots: Mutex::default(),
+            counters: ListCounters::default(),
+        })
+    }
+
+    /// The facts for a picker, which does not know yet if puts are refused.
+    pub(crate) fn facts(&self) -> ListFacts {
+        let usage = self.pool.usage();
+        ListFacts {
+            tuning: self.tuning.clone(),
+            capacity_bytes: self.capacity_bytes,
+            unit_bytes: self.unit_bytes,
+            node_bytes: usage.live(Owner::Skiplist),
+            chunk_bytes: usage.live(Owner::Payload),
+            is_full: false,
+        }
+    }
+
+    /// The writes that must be refused, while write buffers of `buffers_bytes` wait for their
+    /// flush. Room for these, for a buffer of deletes and for the nodes of a compaction is always
+    /// left, so that a full pool can be emptied.
+    pub(crate) fn fullness(&self, buffers_bytes: u64, buffer_bytes: u64) -> Fullness {
+        if self.tuning.tiering != Tiering::None {
+            return Fullness::Room;
+        }
+        let facts = self.facts();
+        let compaction = self.capacity_bytes / 12 + 16 * self.unit_bytes;
+        let flushes = buffers_bytes + buffers_bytes / 4;
+        let deletes = buffer_bytes + buffer_bytes / 4;
+        match facts.has_room(compaction + flushes, 1.0) {
+            false => Fullness::Deletes,
+            true if facts.has_room(compaction + flushes + deletes, 1.0) => Fullness::Room,
+            true => Fullness::Puts,
+        }
+    }
+
+    /// Promises room for some `lists` with `bytes` of nodes and entries. `None` if there is no
+    /// room and they may be files instead.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    pub(crate) fn promise(&self, lists: u64, bytes: u64) -> Result<Option<Headroom>> {
+        // The last segment and the filter of a list are rarely full, nor is the last chunk of all.
+        let wanted = bytes + (2 * lists + 1) * self.unit_bytes;
+        let has_room = self.facts().has_room(wanted, 1.0);
+        let promised = match has_room {
+            true => self.pool.reserve(wanted),
+            false => Err(Error::new(
+                ErrorKind::NoSpace,
+                format!("{wanted} bytes for a list do not fit"),
+            )),
+        };
+        match promised {
+            Ok(headroom) => Ok(Some(headroom)),
+            Err(error) if self.may_spill(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(FULL)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if tables that find no room may be files. Counts the job that does.
+    pub(crate) fn may_spill(&self, error: &Error) -> bool {
+        let may = error.kind() == ErrorKind::NoSpace && self.tuning.tiering != Tiering::None;
+        self.counters.spilled.add(u64::from(may));
+        may
+    }
+
+    /// True if compactions link entries.
+    pub(crate) fn links(&self) -> bool {
+        self.tuning.build != TlsmBuild::Skiplists
+    }
+
+    /// A writer of the list `id`, which allocates from `headroom` while that lasts.
+    pub(crate) fn writer(
+        &self,
+        id: FileId,
+        job: ListJob,
+        headroom: Option<Arc<Mutex<Headroom>>>,
+    ) -> ListWriter {
+        let options = ListOptions {
+            id,
+            unit_bytes: self.unit_bytes,
+            filter_bits: self.filter_bits,
+            persist: match self.tuning.build {
+                TlsmBuild::Skiplists => Persist::Fields,
+                TlsmBuild::Linking => Persist::Entries,
+                TlsmBuild::Full => Persist::Together,
+            },
+            job,
+        };
+        ListWriter::new(self.pool.clone(), options, headroom)
+    }
+
+    /// A writer that goes on with a list that a crash left unfinished.
+    ///
+    /// # Errors
+    /// `Corruption` if what is there is damaged.
+    pub(crate) fn resume(
+        &self,
+        begun: Unfinished,
+        headroom: Option<Arc<Mutex<Headroom>>>,
+    ) -> Result<(ListWriter, ResumePoint)> {
+        ListWriter::resume(begun, self.unit_bytes, self.filter_bits, headroom)
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+impl std::fmt::Debug for ListStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ListStore({:?})", self.facts())
+    }
+}
+
+/// A list that is not part of a state yet. Dropping it frees its space.
+#[derive(Debug)]
+pub(crate) struct NewList(Option<(ListSpace, ListTotals)>);
+
+impl NewList {
+    pub(crate) fn new(space: ListSpace, totals: ListTotals) -> NewList {
+        NewList(Some((space, totals)))
+    }
+
+    /// Gives up lists that a durable record names to the next state.
+    pub(crate) fn install_all(lists: Vec<NewList>, tables: &TableCache) {
+        for (space, totals) in lists.into_iter().filter_map(|mut list| list.0.take()) {
+            tables.add_list(space, totals);
+        }
+    }
+
+    /// The list.
+    pub(crate) fn get(&self) -> Option<&(ListSpace, ListTotals)> {
+        self.0.as_ref()
+    }
+
+    /// Leaves the space taken, because a record that names the list may turn out to be durable.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewList {
+    fn drop(&mut self) {
+        if let Some((space, _)) = self.0.take()
+            && let Err(error) = space.release()
+        {
+            // The next open frees it.
+            tracing::warn!(%error, "the space of a list that was not installed stays taken");
+        }
+    }
+}
