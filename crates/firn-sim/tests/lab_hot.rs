@@ -79,7 +79,7 @@ fn lab_11_a_key_that_is_written_once_is_not_hot() {
 /// Deletes, snapshots, flushes, evictions and deaths of the process: the contents of the buffer
 /// stay right, and in the end it is empty.
 #[test]
-fn lab_11_slots_are_let_go_of_and_not_too_early() {
+fn lab_11_slots_are_released_and_not_too_early() {
     let mut rig = Rig::new(Profile::Lab, hot);
     let mut used = 0;
     for round in 0..60_u64 {

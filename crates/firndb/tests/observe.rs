@@ -195,7 +195,7 @@ fn new_tables_are_opened_ahead() {
 
 /// An idle cursor on an old state releases it, and continues from the same position.
 #[test]
-fn idle_cursors_let_go() {
+fn idle_cursors_release_states() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, inline) = (Clock::manual(), Arc::new(Inline::new()));
     let environment = Environment {

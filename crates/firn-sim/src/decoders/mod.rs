@@ -12,6 +12,7 @@
 )]
 
 mod directory;
+mod lists;
 mod log;
 mod manifest;
 mod patch;
@@ -38,7 +39,7 @@ pub struct Target {
 }
 
 /// All decoders.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     log::FRAME,
     log::LOG,
     log::HALF,
@@ -51,6 +52,7 @@ pub const TARGETS: [Target; 13] = [
     table::TABLE,
     pool::POOL,
     trees::TREES,
+    lists::LISTS,
     directory::DIRECTORY,
 ];
 

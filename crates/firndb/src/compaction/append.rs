@@ -201,11 +201,7 @@ pub(crate) async fn run_sub_task(
         context,
     };
     let mut piece = match grain {
-        Grain::Table => {
-            merge
-                .write_anew(&child, above, dirty.incoming_bytes)
-                .await?
-        }
+        Grain::Table => merge.rewrite(&child, above, dirty.incoming_bytes).await?,
         Grain::Block => match merge.append(task, &child, &dirty, above, &mut choice).await {
             Ok(piece) => piece,
             Err(error) => {
@@ -336,7 +332,7 @@ struct Merging<'a> {
 
 impl Merging<'_> {
     /// Table-grained: writes all of `child` into new tables.
-    async fn write_anew(
+    async fn rewrite(
         &self,
         child: &Arc<Sst>,
         above: UpperEntries<'_>,

@@ -457,9 +457,11 @@ impl Engine {
     pub(crate) fn update_stall(&self) {
         if let Some(lists) = &self.compaction.lists {
             let buffer_bytes = self.budget.write_buffer_bytes as u64;
-            let buffers = self.state.load().memtables.len() as u64;
+            let state = self.state.load();
+            let buffers = state.memtables.iter();
+            let buffers_bytes: u64 = buffers.map(|buffer| buffer.capacity_bytes() as u64).sum();
             self.write_stall
-                .set_fullness(lists.fullness(buffers * buffer_bytes, buffer_bytes));
+                .set_fullness(lists.fullness(buffers_bytes, buffer_bytes));
         }
         let debt = self.debt();
         self.jobs.rate_limiter.update(&debt);

@@ -56,7 +56,7 @@ impl Engine {
         }
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
-            edit.log_floor = self.log_behind(buffer);
+            edit.log_floor = self.log_after(buffer);
             edit.last_seqno = buffer.frozen_at();
         }
         let floor = edit.log_floor;
@@ -196,7 +196,7 @@ impl Engine {
 
     /// The first log of the next newer memtable after `flushed`. Logs below it are not needed once
     /// `flushed` is a table.
-    pub(crate) fn log_behind(&self, flushed: &Arc<Memtable>) -> Option<FileId> {
+    pub(crate) fn log_after(&self, flushed: &Arc<Memtable>) -> Option<FileId> {
         let state = self.state.load();
         let buffers = &state.memtables;
         let at = buffers

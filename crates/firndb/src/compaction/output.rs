@@ -6,7 +6,7 @@ use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::tlsm::{Anchor, COPY_BYTES, CutJob, LINK_BYTES, ListStore, NewList};
 use firn_base::sync::Mutex;
-use firn_base::{FileId, Result, Tag};
+use firn_base::{ErrorKind, FileId, Result, Tag};
 use firn_pm::Headroom;
 use firn_table::pm_skiplist::{Linked, ListCause, ListJob, ListPlace, ListWriter};
 use firn_table::sst::{SstOptions, SstWriter, TableOwner};
@@ -51,6 +51,9 @@ pub(super) struct ListOutput {
     is_anchored: bool,
     smallest: Vec<u8>,
     largest: Vec<u8>,
+    /// Bytes of the largest entry, and of those that a newer one of their key replaces.
+    entry_bytes_max: u64,
+    superseded_bytes: u64,
 }
 
 impl ListTarget {
@@ -123,17 +126,21 @@ impl ListTarget {
         }
     }
 
-    /// The making of some `lists` from a log that is replayed, if there is room for `bytes`.
+    /// The making of some `lists` from a log that is replayed, if there is room for `bytes`. An
+    /// open does not fail for lack of it.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    /// The error of the pool.
     pub(crate) fn recovered(
         store: &Arc<ListStore>,
         log_id: FileId,
         lists: u64,
         bytes: u64,
     ) -> Result<Option<ListTarget>> {
-        let headroom = store.promise(lists, bytes + bytes / 8)?;
+        let headroom = match store.promise(lists, bytes + bytes / 8) {
+            Err(error) if error.kind() == ErrorKind::NoSpace => None,
+            promised => promised?,
+        };
         let job = ListJob::flush(log_id);
         Ok(headroom.map(|headroom| ListTarget::new(store, headroom, job, None)))
     }
@@ -181,6 +188,8 @@ impl ListTarget {
                 is_anchored: true,
                 smallest: point.first,
                 largest: point.key,
+                entry_bytes_max: 0,
+                superseded_bytes: 0,
             });
         }
         self.store.counters.resumed.add(1);
@@ -235,6 +244,8 @@ impl ListTarget {
             is_anchored: self.anchor.is_none(),
             smallest: Vec::new(),
             largest: Vec::new(),
+            entry_bytes_max: 0,
+            superseded_bytes: 0,
         }))
     }
 
@@ -283,7 +294,7 @@ impl OpenOutput {
         match self {
             OpenOutput::Sst(_, writer) => writer.add(key, tag, value),
             OpenOutput::List(list) => {
-                list.note(key);
+                list.note(key, (key.len() + value.len()) as u64);
                 list.writer.push(key, tag, value)?;
                 lists.map_or(Ok(()), |lists| list.anchor(lists))
             }
@@ -301,7 +312,7 @@ impl OpenOutput {
     ) -> Result<bool> {
         match self {
             OpenOutput::List(list) if lists.links(entry) => {
-                list.note(key);
+                list.note(key, entry.bytes());
                 lists.store.counters.linked.add(1);
                 list.writer.link(key, tag, entry)?;
                 list.anchor(lists)?;
@@ -355,10 +366,16 @@ impl OpenOutput {
                     is_anchored,
                     smallest,
                     largest,
+                    entry_bytes_max,
+                    superseded_bytes,
                 } = *list;
                 let copied_bytes = writer.copied_bytes();
                 let (space, totals) = writer.finish()?;
-                let meta = TableMeta::of_list(&space, &totals, (smallest, largest));
+                let meta = TableMeta {
+                    block_bytes_max: entry_bytes_max,
+                    superseded_bytes,
+                    ..TableMeta::of_list(&space, &totals, (smallest, largest))
+                };
                 let place = space.place();
                 written.metas.push(meta);
                 written.lists.push(NewList::new(space, totals));
@@ -388,7 +405,12 @@ impl ListOutput {
         Ok(())
     }
 
-    fn note(&mut self, key: &[u8]) {
+    /// Notes an entry of `bytes`.
+    fn note(&mut self, key: &[u8], bytes: u64) {
+        self.entry_bytes_max = self.entry_bytes_max.max(bytes);
+        if self.largest == key {
+            self.superseded_bytes += bytes;
+        }
         if self.smallest.is_empty() {
             self.smallest.extend_from_slice(key);
         }

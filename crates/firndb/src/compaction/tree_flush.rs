@@ -155,7 +155,7 @@ impl Engine {
     /// entries inserted so far are in the trees, or already in level 1.
     pub(crate) fn flush_to_trees(&self, buffer: &Arc<Memtable>) -> Result<bool> {
         let floor = self
-            .log_behind(buffer)
+            .log_after(buffer)
             .ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
         self.drain_log_of(buffer, floor)?;
         let mut iter = buffer.iter();

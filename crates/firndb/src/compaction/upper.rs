@@ -95,7 +95,7 @@ impl Engine {
         if let Some(hot) = trees.values.hot()
             && (is_past || !trees.need_logs())
         {
-            hot.let_go_below(floor);
+            hot.release_below(floor);
         }
         trees.values.take_unused(floor)
     }

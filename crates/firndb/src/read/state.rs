@@ -102,7 +102,7 @@ impl ReadState {
     }
 
     /// The tables of `level` in all partitions.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(crate) fn runs(&self, level: Level) -> Vec<Arc<TableRun>> {
         let parts = self.parts.iter().filter_map(|part| part.levels.get(level));
         parts.flat_map(|level| level.runs.clone()).collect()

@@ -59,7 +59,7 @@ impl Engine {
             |entry: Entry<'_>| entry.kind != Kind::Delete || self.write_stall.refuses_deletes();
         if self.write_stall.is_full() && entries.clone().any(is_refused) {
             let message = "persistent memory is full, and the options keep all tables there; delete something, \
-                           raise pm.size, or choose another tiering";
+                           raise pm.size, or let tables leave it";
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
         for entry in entries.clone() {

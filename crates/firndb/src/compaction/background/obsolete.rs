@@ -282,7 +282,7 @@ impl Engine {
         // After a memtable that was created for a huge batch, the next need not be of the usual
         // size.
         let is_near = self.is_usual(active) && used + ticks * grown >= active.capacity_bytes();
-        let let_go = match is_near {
+        let unwanted = match is_near {
             true => self.make_spare(tick),
             false => self
                 .jobs
@@ -291,7 +291,7 @@ impl Engine {
                 .lock()
                 .take_if(|spare| tick > spare.tick + SPARE_TICKS),
         };
-        self.drop_spare(let_go);
+        self.drop_spare(unwanted);
     }
 
     /// Creates a spare memtable if there is none and one more is allowed. Returns one that was

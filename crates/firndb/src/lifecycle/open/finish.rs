@@ -160,7 +160,7 @@ impl Recovery {
         let Some(hot) = self.trees.as_ref().and_then(|trees| trees.values.hot()) else {
             return;
         };
-        hot.let_go_below(floor);
+        hot.release_below(floor);
         if log.durable_at_write() && mechanisms::LAB_ADDRESSES.is_on() {
             log.go_through_hot(HotWriter::new(
                 hot.clone(),

@@ -351,7 +351,7 @@ impl Recovery {
         };
         let has_lists = lists.is_some();
         match self.write_lists_or_files(merge()?, lists) {
-            Err(error) if has_lists && self.compaction.may_spill(&error) => {
+            Err(error) if has_lists && error.kind() == ErrorKind::NoSpace => {
                 self.write_recovered(merge()?)
             }
             written => written,

@@ -388,7 +388,7 @@ impl HotSlots {
     }
 
     /// Releases log `log_id`'s use of the slot at `unit`.
-    pub(super) fn let_go(&self, log_id: FileId, unit: u32) {
+    pub(super) fn release(&self, log_id: FileId, unit: u32) {
         let mut state = self.state.lock();
         if state
             .held
@@ -400,7 +400,7 @@ impl HotSlots {
     }
 
     /// Releases all slots held by logs below `floor`.
-    pub(crate) fn let_go_below(&self, floor: FileId) {
+    pub(crate) fn release_below(&self, floor: FileId) {
         let mut state = self.state.lock();
         let from_floor = state.held.split_off(&floor);
         let below = std::mem::replace(&mut state.held, from_floor);

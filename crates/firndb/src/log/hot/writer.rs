@@ -151,7 +151,7 @@ impl HotWriter {
     pub(in crate::log) fn give_up(&mut self, log_id: FileId) {
         self.placed
             .drain(..)
-            .for_each(|place| self.slots.let_go(log_id, place.unit));
+            .for_each(|place| self.slots.release(log_id, place.unit));
     }
 
     /// Records that the frame with the entries of `group` is in log `log_id`. Returns the entries
@@ -210,7 +210,7 @@ impl HotWriter {
             };
             // A version that a snapshot sees stays until its log is flushed.
             if !is_seen(snapshots, version.seqno, version.until) {
-                self.slots.let_go(version.log_id, version.unit);
+                self.slots.release(version.log_id, version.unit);
             }
         }
     }

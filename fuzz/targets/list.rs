@@ -1,0 +1,4 @@
+//! Target `list`: see `firn_sim::decoders`.
+#![no_main]
+
+firn_fuzz::fuzz!("list");
