@@ -518,7 +518,11 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
             // Receives the logs that follow a log lost in a power cut, for a person to inspect.
             "lost" => false,
             _ if is_numbered(".sst") => bytes.is_empty() || has_magic(b"FIRNTBL"),
-            _ if is_numbered(".log") => bytes.is_empty() || has_magic(b"FIRNLOG"),
+            // The header's last field is its checksum. One that was torn is zeros.
+            _ if is_numbered(".log") => {
+                let is_torn = bytes.get(HEADER_BYTES - 4..HEADER_BYTES) == Some(&[0; 4]);
+                bytes.is_empty() || (has_magic(b"FIRNLOG") && !is_torn)
+            }
             // The start of a manifest is identified by its checksum alone. CURRENT names one that
             // is whole.
             name if name.starts_with("MANIFEST-") => fs

@@ -25,7 +25,7 @@ const MAGIC: &[u8] = b"firnlist";
 
 /// The lists of a pool.
 pub(super) const LISTS: Target = Target {
-    name: "list",
+    name: "skiplist",
     bytes_max: 2 * UNIT,
     run,
     seeds,
@@ -165,9 +165,6 @@ fn mend(bytes: &mut Vec<u8>) {
     if used > UNIT {
         return;
     }
-    if bytes.len() < at + used {
-        bytes.resize(at + used, 0);
-    }
     for node in 0..nodes {
         let node = at + nodes_at + node * 16;
         let (chunk, place) = (u32_at(bytes, node), u32_at(bytes, node + 4));
@@ -179,11 +176,10 @@ fn mend(bytes: &mut Vec<u8>) {
         }
     }
     let list = get_u64(bytes, at + 16).unwrap_or(0);
-    let parts: [&[u8]; 3] = [
-        &UUID,
-        &bytes[at + 12..at + 40],
-        &bytes[at + HEAD..at + used],
-    ];
+    // Zeros at the end are left out of an input.
+    let mut segment = bytes[at..].to_vec();
+    segment.resize(used, 0);
+    let parts: [&[u8]; 3] = [&UUID, &segment[12..40], &segment[HEAD..]];
     let crc = crc32c_salted(list, DATA_START + UNIT as u64, &parts);
     put_u32(bytes, at + 8, crc);
 }

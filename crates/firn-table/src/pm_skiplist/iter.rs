@@ -60,6 +60,17 @@ impl ListIter {
         Ok(())
     }
 
+    /// True if its node has the prefix by which searches find it.
+    ///
+    /// # Errors
+    /// The error of reading the pool.
+    pub(super) fn is_found_by_prefix(&self) -> Result<bool> {
+        match &self.at {
+            Some((at, _)) => self.list.has_prefix(*at, &self.key),
+            None => Ok(true),
+        }
+    }
+
     /// Its entry, to be linked into another list.
     pub fn linked(&self) -> Option<Linked> {
         let (_, found) = self.at.as_ref()?;

@@ -207,6 +207,14 @@ impl List {
         Ok(start)
     }
 
+    /// True if the node at `at` has the prefix of `key`, which shares that of its segment.
+    pub(super) fn has_prefix(&self, at: Position, key: &[u8]) -> Result<bool> {
+        let shared = usize::from(self.space.segments[at.segment].prefix_bytes);
+        let first = &self.guides[at.segment].first;
+        let is_shared = key.get(..shared) == first.get(..shared);
+        Ok(is_shared && self.node(at)?.prefix == prefix_of(key, shared))
+    }
+
     pub(super) fn first(&self) -> Option<Position> {
         let first = Position {
             segment: 0,

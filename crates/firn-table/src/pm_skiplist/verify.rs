@@ -39,6 +39,9 @@ pub fn verify(list: &Arc<List>) -> Result<ListReport> {
         {
             return wrong("entries in order");
         }
+        if !iter.is_found_by_prefix()? {
+            return wrong("the beginning of a key in its node");
+        }
         if !list.may_contain(hash(key)) {
             return wrong("every key in the filter");
         }

@@ -1,4 +1,0 @@
-//! Target `list`: see `firn_sim::decoders`.
-#![no_main]
-
-firn_fuzz::fuzz!("list");
