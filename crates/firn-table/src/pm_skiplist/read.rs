@@ -279,11 +279,11 @@ impl List {
             .ok_or_else(|| self.damaged(at, "a node's chunk"))?;
         let chunk = &self.space.chunks[number as usize];
         let mut bytes = [0; ENTRY_BYTES];
-        self.read(chunk, node.at, &mut bytes)
+        self.read(chunk, u64::from(node.at), &mut bytes)
             .ok_or_else(|| self.damaged(at, "a node's entry"))??;
         let head = EntryHead::decode(&bytes).ok_or_else(|| self.damaged(at, "an entry"))?;
         key.resize(usize::from(head.key_bytes), 0);
-        self.read(chunk, node.at + ENTRY_BYTES as u32, key)
+        self.read(chunk, u64::from(node.at) + ENTRY_BYTES as u64, key)
             .ok_or_else(|| self.damaged(at, "an entry's key"))??;
         let found = Found {
             head,
@@ -300,16 +300,20 @@ impl List {
     pub(super) fn value(&self, found: &Found, key: &[u8]) -> Result<Vec<u8>> {
         let chunk = &self.space.chunks[found.chunk as usize];
         let offset = chunk.extent().offset.get();
-        let mut value = vec![0; found.head.value_bytes as usize];
-        let from = found.at + ENTRY_BYTES as u32 + u32::from(found.head.key_bytes);
+        let head = &found.head;
+        let from = u64::from(found.at) + ENTRY_BYTES as u64 + u64::from(head.key_bytes);
         let damaged = || {
             let place = format!("list {} in the pool", self.space.list);
             let error = Error::corruption(place, offset + u64::from(found.at), "a whole entry");
             self.told(error)
         };
+        if from + u64::from(head.value_bytes) > chunk.extent().len {
+            return Err(damaged());
+        }
+        let mut value = vec![0; head.value_bytes as usize];
         self.read(chunk, from, &mut value).ok_or_else(damaged)??;
         let place = offset + u64::from(found.at);
-        let is_whole = found.head.is_whole(chunk.list, place, key, &value);
+        let is_whole = head.is_whole(chunk.list, place, key, &value);
         is_whole.then_some(value).ok_or_else(damaged)
     }
 
@@ -323,10 +327,10 @@ impl List {
     }
 
     /// Reads bytes of a chunk; `None` if they are not in it.
-    fn read(&self, chunk: &Arc<Chunk>, at: u32, out: &mut [u8]) -> Option<Result<()>> {
+    fn read(&self, chunk: &Arc<Chunk>, at: u64, out: &mut [u8]) -> Option<Result<()>> {
         let extent = chunk.extent();
-        let end = u64::from(at) + out.len() as u64;
-        let place = extent.at(u64::from(at)).filter(|_| end <= extent.len)?;
+        let end = at + out.len() as u64;
+        let place = extent.at(at).filter(|_| end <= extent.len)?;
         if let Some(copy) = chunk.copy.get() {
             out.copy_from_slice(&copy[at as usize..end as usize]);
             return Some(Ok(()));
