@@ -197,6 +197,8 @@ fn relocated(list: &Flushes) -> Option<Flushes> {
 pub(crate) struct Lists {
     pool: Arc<Pool>,
     lists: Vec<(FileId, Arc<List>)>,
+    /// The jobs of the lists that an open found.
+    jobs: Vec<ListJob>,
     next: u64,
     /// A relocation that stopped.
     half: Option<ListSpace>,
@@ -525,8 +527,9 @@ impl Structure for Lists {
         };
         drop(chunks);
         pool.finish_recovery()?;
-        let mut lists = Vec::new();
-        for FoundList { space, totals, .. } in found {
+        let (mut lists, mut jobs) = (Vec::new(), Vec::new());
+        for FoundList { space, totals, job } in found {
+            jobs.push(job);
             let id = space.id();
             lists.push((id, opened(space, totals)?));
         }
@@ -537,6 +540,7 @@ impl Structure for Lists {
         let mut lists = Lists {
             pool,
             lists,
+            jobs,
             next,
             half: None,
             moved: moved.into_iter().collect(),
@@ -578,13 +582,21 @@ pub(crate) const DAMAGE_SEEDS: u64 = 16;
 /// One bit of every byte of a pool with lists: it is found, or nothing changes.
 pub(crate) fn damage(seed: u64) -> Tally {
     let (image, state) = golden().expect("a pool without a fault");
+    let whole = SimRegion::from_image(image.clone(), Mode::Adr);
+    let jobs = Lists::open(&whole, &())
+        .expect("a pool without a fault")
+        .jobs;
     let mut tally = Tally::default();
     for at in (seed..image.len() as u64).step_by(DAMAGE_SEEDS as usize) {
         let mut damaged = image.clone();
         damaged[at as usize] ^= 1 << (at % 8);
         let sim = SimRegion::from_image(damaged, Mode::Adr);
-        match Lists::open(&sim, &()).and_then(|lists| lists.state()) {
-            Ok(found) => assert_eq!(found, state, "byte {at} is damaged and nobody says so"),
+        let read = |lists: Lists| Ok((lists.state()?, lists.jobs));
+        match Lists::open(&sim, &()).and_then(read) {
+            Ok((found, found_jobs)) => {
+                assert_eq!(found, state, "byte {at} is damaged and nobody says so");
+                assert_eq!(found_jobs, jobs, "byte {at} is damaged and nobody says so");
+            }
             Err(error) => assert!(
                 matches!(error.kind(), Corruption | Incompatible),
                 "byte {at}: {error:?}"
