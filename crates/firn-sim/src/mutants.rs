@@ -42,7 +42,7 @@ const HUNT: &[(&str, u64)] = &[
 /// Seeds as in [`RARE`] that take seconds, so they come last.
 const LATE: &[(&str, u64)] = &[
     // pm.claim.flush
-    ("tlsm_link_cut", 120),
+    ("tlsm_link_cut", 79),
     // list.fence
     ("pm_seq_lists", 23),
 ];
