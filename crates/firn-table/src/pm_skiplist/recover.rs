@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Chunks(HashMap<u64, Arc<Chunk>>);
 
 impl Chunks {
-    /// The chunk at `extent`, which is claimed if no list has claimed it before.
+    /// The chunk that `one` names, which is claimed if no list has claimed it before.
     fn claim(&mut self, pool: &Pool, one: &Ref, claim: Claim) -> Result<Arc<Chunk>> {
         let extent = Extent::new(one.offset, u64::from(one.bytes));
         if let Some(chunk) = self.0.get(&one.offset) {
@@ -33,9 +33,7 @@ impl Chunks {
         self.0.insert(extent.offset.get(), chunk.clone());
         Ok(chunk)
     }
-}
 
-impl Chunks {
     /// Bytes of all chunks.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(|chunk| chunk.extent().len).sum()
@@ -150,8 +148,8 @@ pub fn peek(pool: &Pool, offset: PmOffset) -> Result<Option<(FileId, ListPlace, 
     Ok(job.map(|job| (head.list, ListPlace { first }, job)))
 }
 
-/// The places of all complete lists whose first segments are whole, newest first. For a pool whose
-/// manifest is lost: lists that were replaced may be among them.
+/// The places of all lists whose first segments are whole, newest first. For a pool whose manifest
+/// is lost: lists that were replaced, or never completed, may be among them.
 ///
 /// # Errors
 /// The error of reading the pool.

@@ -134,6 +134,8 @@ pub struct ListWriter {
     totals: ListTotals,
     written_bytes: u64,
     filter: Option<Extent>,
+    /// The job, as the first segment has it.
+    job: Vec<u8>,
 }
 
 /// The entry after which a list is continued.
@@ -156,6 +158,7 @@ impl ListWriter {
         headroom: Option<Arc<Mutex<Headroom>>>,
     ) -> ListWriter {
         ListWriter {
+            job: options.job.encode(),
             pool,
             headroom,
             options,
@@ -444,11 +447,9 @@ impl ListWriter {
 
     /// Bytes of the segment that is being filled, if it were the last.
     fn segment_bytes(&self) -> usize {
-        let is_first = self.segments.is_empty() && self.unlinked.is_none();
-        let job = if is_first {
-            self.options.job.encode().len()
-        } else {
-            0
+        let job = match self.segments.is_empty() && self.unlinked.is_none() {
+            true => self.job.len(),
+            false => 0,
         };
         HEAD_BYTES + job + self.staged.len() * NODE_BYTES + self.refs.len() * REF_BYTES + END_BYTES
     }
@@ -481,9 +482,9 @@ impl ListWriter {
 
     fn encode_segment(&self, extent: Extent, is_last: bool) -> (Segment, Vec<u8>) {
         let number = self.segments.len() as u32 + u32::from(self.unlinked.is_some());
-        let job = match number {
-            0 => self.options.job.encode(),
-            _ => Vec::new(),
+        let job: &[u8] = match number {
+            0 => &self.job,
+            _ => &[],
         };
         let key = |staged: &Staged| &self.keys[staged.key.clone()];
         let (first, last) = (self.staged.first(), self.staged.last());
@@ -502,7 +503,7 @@ impl ListWriter {
         };
         let mut bytes = vec![0; HEAD_BYTES];
         bytes.reserve(head.used_bytes() as usize);
-        bytes.extend_from_slice(&job);
+        bytes.extend_from_slice(job);
         let mut live = vec![0; self.refs.len()];
         for staged in &self.staged {
             live[staged.chunk as usize] += staged.bytes;

@@ -289,11 +289,15 @@ impl Engine {
     fn unmark(&self, job: Arc<Job>) {
         let (reason, how) = (job.plan.reason, job.plan.how);
         let ids: Vec<FileId> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+        // A job that failed before it went on with it leaves it to the next.
+        let cut = job.plan.resume.clone();
+        let cut = cut.filter(|cut| cut.lock().is_some());
         drop(job);
         let mut jobs = self.jobs.state.lock();
         jobs.flushing &= reason != Reason::Flush && how != How::Border;
         jobs.compacting -= usize::from(reason != Reason::Flush);
         jobs.evicting &= reason != Reason::Evict;
+        self.jobs.cut.lock().extend(cut);
         for id in ids {
             jobs.busy.give_back(id);
         }

@@ -103,10 +103,11 @@ impl CompactionContext {
         }
     }
 
-    /// True if a job that failed with `error` may make files instead of lists.
-    pub(crate) fn may_spill(&self, error: &Error) -> bool {
+    /// True if a job that failed with `error` makes files instead of lists, which is counted.
+    fn spills(&self, error: &Error) -> bool {
         let lists = self.lists.as_ref();
-        lists.is_some_and(|lists| lists.may_spill(error))
+        let spilling = lists.filter(|lists| lists.may_spill(error));
+        spilling.inspect(|lists| lists.counters.spilled.add(1)).is_some()
     }
 
     /// # Errors
@@ -259,7 +260,7 @@ pub(crate) async fn run(
         lists,
         anchor,
     } = match write(plan, around, snapshots, lists, context).await {
-        Err(error) if has_lists && context.may_spill(&error) => {
+        Err(error) if has_lists && context.spills(&error) => {
             write(plan, around, snapshots, None, context).await?
         }
         written => written?,

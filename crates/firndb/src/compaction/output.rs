@@ -119,11 +119,16 @@ impl ListTarget {
                 false => Vec::new(),
             },
         };
-        let target = ListTarget::new(store, headroom, job, plan.relocate.clone());
-        match cut {
-            Some(cut) => target.resumed(cut).map(Some),
-            None => Ok(Some(target)),
+        let mut target = ListTarget::new(store, headroom, job, plan.relocate.clone());
+        match cut.map_or(Ok(()), |cut| target.resume(cut)) {
+            // The inputs have everything.
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                tracing::warn!(%error, "a compaction that a crash cut short begins again");
+                store.counters.discarded.add(1);
+            }
+            resumed => resumed?,
         }
+        Ok(Some(target))
     }
 
     /// The making of some `lists` from a log that is replayed, if there is room for `bytes`. An
@@ -166,34 +171,36 @@ impl ListTarget {
         }
     }
 
-    /// The same, after what an earlier process wrote.
+    /// Goes on after what an earlier process wrote. What was left of a relocation to copy is linked,
+    /// because the chunks to be emptied are chosen anew.
     ///
     /// # Errors
-    /// `Corruption` if that is damaged.
-    pub(super) fn resumed(mut self, cut: CutJob) -> Result<ListTarget> {
-        self.job = cut.job.clone();
-        // The anchor that an earlier process set.
-        self.anchor = None;
+    /// `Corruption` if that is damaged. It is freed, and the job begins with its first entry.
+    fn resume(&mut self, cut: CutJob) -> Result<()> {
+        let job = cut.job.clone();
         let resumed = cut.open(&self.store)?;
-        self.anchor = Some(resumed.anchor);
-        self.through = resumed.last;
-        self.complete.metas = resumed.metas;
-        self.complete.lists = resumed.lists;
-        if let Some(begun) = resumed.begun {
+        let mut through = resumed.last;
+        let mut begun = None;
+        if let Some(list) = resumed.begun {
             let headroom = Some(self.headroom.clone());
-            let (writer, point) = self.store.resume(begun, headroom)?;
-            self.through = Some((point.key.clone(), point.tag));
-            self.begun = Some(ListOutput {
+            let (writer, point) = self.store.resume(list, headroom)?;
+            through = Some((point.key.clone(), point.tag));
+            begun = Some(ListOutput {
                 writer,
                 is_anchored: true,
                 smallest: point.first,
                 largest: point.key,
+                // Of what follows alone: both are estimates.
                 entry_bytes_max: 0,
                 superseded_bytes: 0,
             });
         }
+        (self.job, self.anchor) = (job, Some(resumed.anchor));
+        (self.through, self.begun) = (through, begun);
+        self.complete.metas = resumed.metas;
+        self.complete.lists = resumed.lists;
         self.store.counters.resumed.add(1);
-        Ok(self)
+        Ok(())
     }
 
     /// The last entry that an earlier process wrote.

@@ -102,6 +102,13 @@ struct Replaying {
     superseded: HashMap<Box<[u8]>, SeqNo>,
 }
 
+/// Bytes that the log's two halves take in a pool in addition to their contents.
+const HALVES_MORE_BYTES: u64 = 16 << 10;
+
+/// A read-only open copies the entries in a pool that a concurrent writer may reuse, if they are at
+/// most this part of the memory limit.
+const HELD_SHARE: u64 = 8;
+
 /// The number of times a read-only open is tried if a concurrent writer removes a file that it
 /// needs.
 const READ_ONLY_TRIES: u32 = 8;

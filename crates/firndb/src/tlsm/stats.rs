@@ -67,7 +67,7 @@ pub struct TlsmStats {
     /// Compactions that a crash had cut short and that went on from there.
     pub resumed: u64,
     /// Compactions that a crash had cut short and that began again, because their inputs had
-    /// changed.
+    /// changed or their output was damaged.
     pub discarded: u64,
 }
 

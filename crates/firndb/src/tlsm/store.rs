@@ -150,17 +150,18 @@ impl ListStore {
         };
         match promised {
             Ok(headroom) => Ok(Some(headroom)),
-            Err(error) if self.may_spill(&error) => Ok(None),
+            Err(error) if self.may_spill(&error) => {
+                self.counters.spilled.add(1);
+                Ok(None)
+            }
             Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(FULL)),
             Err(error) => Err(error),
         }
     }
 
-    /// True if tables that find no room may be files. Counts the job that does.
+    /// True if tables that find no room, as `error` says, may be files.
     pub(crate) fn may_spill(&self, error: &Error) -> bool {
-        let may = error.kind() == ErrorKind::NoSpace && self.tuning.tiering != Tiering::None;
-        self.counters.spilled.add(u64::from(may));
-        may
+        error.kind() == ErrorKind::NoSpace && self.tuning.tiering != Tiering::None
     }
 
     /// True if compactions link entries.

@@ -4,11 +4,12 @@
 //!    list names the one before it and the job's inputs. An anchor is never the truth: the manifest
 //!    names either all of the inputs or all of the outputs.
 //! 2. An open whose manifest still has the inputs claims what the anchor leads to, and the first
-//!    compaction goes on with it. Otherwise the anchor is stale, and nothing is claimed.
+//!    compaction goes on with it. Otherwise the anchor is stale, and is cleared before any space is
+//!    used again.
 
 use super::store::{ListStore, NewList};
 use crate::manifest::{TableMeta, Version};
-use firn_base::{Error, FileId, Result, Tag};
+use firn_base::{Error, ErrorKind, FileId, Result, Tag};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
     Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListPlace, ListSpace,
@@ -78,6 +79,15 @@ impl std::fmt::Debug for Anchor {
     }
 }
 
+fn anchors(pool: &Pool) -> Vec<RootEntry> {
+    let root = pool.root();
+    let entries = root.entries.iter();
+    entries
+        .filter(|entry| entry.owner == Owner::Skiplist)
+        .cloned()
+        .collect()
+}
+
 fn clear(pool: &Pool, slot: u16) -> Result<()> {
     let committed = pool.commit_with(Fenced::nothing(), |root| {
         let _gone = root.remove(Owner::Skiplist, slot);
@@ -109,20 +119,19 @@ impl CutJobs {
     /// claimed, with these chunks.
     ///
     /// # Errors
-    /// `Io` from the pool. Damage makes an anchor stale, because the inputs have everything.
+    /// `Io` from the pool. Damage makes an anchor stale, because the inputs have everything. What
+    /// was claimed before the damage was met stays taken until the next open.
     pub(crate) fn claim(
         pool: &Arc<Pool>,
         version: &Version,
         chunks: &mut Chunks,
     ) -> Result<CutJobs> {
         let mut found = CutJobs::default();
-        let root = pool.root();
-        let anchors = root.entries.iter();
-        for anchor in anchors.filter(|entry| entry.owner == Owner::Skiplist) {
+        for anchor in &anchors(pool) {
             match CutJob::claim(pool, version, anchor, chunks) {
                 Ok(Some(job)) => found.jobs.push(job),
                 Ok(None) => found.stale.push(anchor.kind),
-                Err(error) if error.kind() == firn_base::ErrorKind::Corruption => {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
                     tracing::warn!(%error, "a compaction that a crash cut short begins again");
                     found.stale.push(anchor.kind);
                 }
@@ -132,18 +141,26 @@ impl CutJobs {
         Ok(found)
     }
 
+    /// No jobs, because the options have no lists: every anchor is stale.
+    pub(crate) fn stale(pool: &Pool) -> CutJobs {
+        CutJobs {
+            jobs: Vec::new(),
+            stale: anchors(pool).iter().map(|anchor| anchor.kind).collect(),
+        }
+    }
+
     /// Clears the stale anchors, and takes the others' slots in `store`.
     ///
     /// # Errors
     /// The error of the commit.
-    pub(crate) fn settle(&mut self, store: &ListStore) -> Result<()> {
+    pub(crate) fn settle(&mut self, pool: &Pool, store: Option<&ListStore>) -> Result<()> {
         for slot in self.stale.drain(..) {
-            clear(store.pool(), slot)?;
+            clear(pool, slot)?;
         }
-        store
-            .slots
-            .lock()
-            .extend(self.jobs.iter().map(|job| job.slot));
+        if let Some(store) = store {
+            let taken = self.jobs.iter().map(|job| job.slot);
+            store.slots.lock().extend(taken);
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Tables in persistent memory: claims what the manifest names there, before anything else becomes
 //! free.
 
-use super::Recovery;
+use super::{HALVES_MORE_BYTES, HELD_SHARE, Recovery};
 use crate::manifest::TableMeta;
 use crate::options::tuning::Tiering;
 use crate::tlsm::{CutJobs, ListStore};
@@ -12,11 +12,6 @@ use std::sync::Arc;
 
 /// Bytes of a pool beside its extents: the header and the roots.
 const PAGES_BYTES: u64 = 64 << 10;
-/// Bytes that the log's two halves take in a pool in addition to their contents.
-const HALVES_MORE_BYTES: u64 = 16 << 10;
-
-/// A read-only open copies the entries of lists if they are at most this part of the memory limit.
-const HELD_SHARE: u64 = 8;
 
 type Found = (ListSpace, ListTotals);
 
@@ -29,9 +24,9 @@ impl Recovery {
             .filter(|table| table.list.is_some())
             .cloned()
             .collect();
+        let mut chunks = Chunks::default();
         if !named.is_empty() {
             let pool = self.pool_of_lists()?;
-            let mut chunks = Chunks::default();
             let mut found = Vec::new();
             for table in named {
                 found.extend(claim_list(&pool, &table, &mut chunks)?);
@@ -42,19 +37,20 @@ impl Recovery {
             for (space, totals) in found {
                 self.tables.add_list(space, totals);
             }
-            if !self.read_only {
-                self.recovered.cut = CutJobs::claim(&pool, &self.version, &mut chunks)?;
-            }
         }
-        match &self.pm {
-            Some(pool) if !self.read_only => pool.finish_recovery()?,
-            _ => {}
-        }
-        self.compaction.lists = self.list_store()?.map(Arc::new);
-        match &self.compaction.lists {
-            Some(store) => self.recovered.cut.settle(store),
-            None => Ok(()),
-        }
+        let Some(pool) = self.pm.clone().filter(|_| !self.read_only) else {
+            self.compaction.lists = self.list_store()?.map(Arc::new);
+            return Ok(());
+        };
+        let store = self.list_store()?.map(Arc::new);
+        let mut cut = match &store {
+            Some(_) => CutJobs::claim(&pool, &self.version, &mut chunks)?,
+            None => CutJobs::stale(&pool),
+        };
+        pool.finish_recovery()?;
+        cut.settle(&pool, store.as_deref())?;
+        (self.compaction.lists, self.recovered.cut) = (store, cut);
+        Ok(())
     }
 
     fn pool_of_lists(&self) -> Result<Arc<Pool>> {

@@ -1,6 +1,6 @@
 //! Level 0 of profile `lab`: the trees as found in the pool, and the replay of logs into them.
 
-use super::Recovery;
+use super::{HALVES_MORE_BYTES, HELD_SHARE, Recovery};
 use crate::files::FileName;
 use crate::lab::{Trees, TreesIter};
 use crate::log::{HotSlots, PlacedLogs, ValueLogs};
@@ -14,13 +14,6 @@ use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_pm::{DurableAt, PmConfig, Pool};
 use firn_table::pm_btree::{Hold, Recovered, Seen, TreeStore, View};
 use std::sync::Arc;
-
-/// Bytes that the log's two halves take in a pool in addition to their contents.
-const HALVES_MORE_BYTES: u64 = 16 << 10;
-
-/// A read-only open copies the memory that a concurrent writer may reuse, if it is at most this
-/// part of the memory limit: leaves, and as many bytes of the hot buffer.
-const HELD_SHARE: u64 = 8;
 
 const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or raise pm.size";
 
