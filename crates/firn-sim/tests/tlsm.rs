@@ -6,8 +6,8 @@ mod rig;
 
 use firn_pm::sim::{Cut, Mode, SimRegion};
 use firndb::{
-    ErrorKind, Options, PmConfig, Profile, Tiering, TlsmBuild, TlsmStats, TlsmTuning, TlsmVictim,
-    mechanisms,
+    ErrorKind, Event, Options, PmConfig, Profile, Tiering, TlsmBuild, TlsmStats, TlsmTuning,
+    TlsmVictim, mechanisms,
 };
 use rig::{Rig, flush, row, row_of_option, tables_of, tables_on_disk, without_each};
 use std::sync::{Arc, Mutex};
@@ -162,7 +162,16 @@ fn tlsm_04_versions_stay_together() {
 
 /// Kills a rig at the `stores`-th store to persistent memory of a compaction of everything. `None`
 /// if it ends before.
-fn cut_in_a_compaction(mut rig: Rig, stores: u64) -> Option<Rig> {
+fn cut_in_a_compaction(rig: Rig, stores: u64) -> Option<Rig> {
+    killed_in_a_compaction(rig, stores, |cut| cut.killed())
+}
+
+/// The same, with the memory that `leave` makes of the cut.
+fn killed_in_a_compaction(
+    mut rig: Rig,
+    stores: u64,
+    leave: impl FnOnce(Cut) -> SimRegion,
+) -> Option<Rig> {
     let slot: Arc<Mutex<Option<Cut>>> = Arc::default();
     let memory = rig.options.environment.memory.clone().unwrap();
     let (at_cut, fs) = (slot.clone(), rig.fs.clone());
@@ -172,7 +181,7 @@ fn cut_in_a_compaction(mut rig: Rig, stores: u64) -> Option<Rig> {
     });
     let _cut = rig.db.compact();
     let cut = slot.lock().unwrap().take()?;
-    rig.options.environment.memory = Some(cut.killed());
+    rig.options.environment.memory = Some(leave(cut));
     Some(rig.killed())
 }
 
@@ -255,6 +264,51 @@ fn tlsm_10_a_cut_compaction_goes_on() {
         let (cuts, resumed) = cut_everywhere();
         assert!(resumed > 0, "none of {cuts} compactions went on");
     });
+}
+
+/// A byte that a cut compaction wrote is changed. The inputs have everything.
+#[test]
+fn tlsm_10_damage_to_its_lists_costs_nothing() {
+    /// The pool's header and roots end before this byte.
+    const LISTS_AT: usize = 64 << 10;
+    let (mut again, mut resumed) = (0, 0);
+    for stores in (3..4000).step_by(61) {
+        let rig = Rig::loaded(Profile::Tlsm, 1_200, |options| {
+            lists(POOL_BYTES, Tiering::Lru)(options);
+            // Entries are copied, so that there are some to damage.
+            options.tuning.tlsm.build = TlsmBuild::Skiplists;
+        });
+        flush(&rig);
+        rig.settle();
+        let before = rig.options.environment.memory.as_ref().unwrap().cut();
+        let before = before.image(1);
+        let events = rig.events.clone();
+        events.0.lock().unwrap().clear();
+        let damage = |cut: Cut| {
+            let mut image = cut.image(1);
+            let is_new = |at: &usize| image[*at] != before[*at];
+            let new: Vec<usize> = (LISTS_AT..image.len()).filter(is_new).collect();
+            if let Some(at) = new.get(stores as usize * 7919 % new.len().max(1)) {
+                image[*at] ^= 1;
+            }
+            SimRegion::from_image(image, Mode::Adr)
+        };
+        let Some(rig) = killed_in_a_compaction(rig, stores, damage) else {
+            break;
+        };
+        let of_job = |event: &Event| matches!(event, Event::Compacted { .. });
+        if events.0.lock().unwrap().iter().any(of_job) {
+            // The lists of a whole job are in use, and their damage is not harmless.
+            break;
+        }
+        rig.check();
+        rig.settle();
+        rig.check();
+        let lists = tlsm(&rig);
+        again += lists.discarded;
+        resumed += lists.resumed;
+    }
+    assert!(again > 0, "no damage was seen, and {resumed} jobs went on");
 }
 
 /// The lists of a compaction that was cut are freed if its inputs change before it goes on.

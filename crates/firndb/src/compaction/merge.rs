@@ -107,7 +107,9 @@ impl CompactionContext {
     fn spills(&self, error: &Error) -> bool {
         let lists = self.lists.as_ref();
         let spilling = lists.filter(|lists| lists.may_spill(error));
-        spilling.inspect(|lists| lists.counters.spilled.add(1)).is_some()
+        spilling
+            .inspect(|lists| lists.counters.spilled.add(1))
+            .is_some()
     }
 
     /// # Errors

@@ -13,7 +13,7 @@ use firn_base::{Error, ErrorKind, FileId, Result, Tag};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
     Anchored, Chunks, FoundList, List, ListCause, ListIter, ListJob, ListPlace, ListSpace,
-    ListTotals, Unfinished, claim_anchored, peek,
+    ListTotals, Unfinished, claim_anchored, peek, verify,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -256,11 +256,12 @@ pub(crate) struct Resumed {
 }
 
 impl Resumed {
-    /// Adds a complete list. If it is damaged, it is freed.
+    /// Adds a complete list. If it is damaged, it is freed. All of it is read, because it will
+    /// replace the inputs.
     fn take(&mut self, list: FoundList) -> Result<()> {
         let FoundList { space, totals, .. } = list;
         let space = Arc::new(space);
-        let ends = ends(&space, &totals);
+        let ends = ends(&space, totals);
         let space = Arc::into_inner(space)
             .ok_or_else(|| Error::invalid("a list that is continued has one owner"))?;
         let list = NewList::new(space, totals);
@@ -275,9 +276,11 @@ impl Resumed {
     }
 }
 
-/// The smallest key, the largest, and the last tag.
-fn ends(space: &Arc<ListSpace>, totals: &ListTotals) -> Result<(Vec<u8>, Vec<u8>, Tag)> {
-    let mut iter = ListIter::new(Arc::new(List::open(space.clone(), *totals)?));
+/// The smallest key of a list, its largest, and the last tag. Checks the list.
+fn ends(space: &Arc<ListSpace>, totals: ListTotals) -> Result<(Vec<u8>, Vec<u8>, Tag)> {
+    let list = Arc::new(List::open(space.clone(), totals)?);
+    verify(&list)?;
+    let mut iter = ListIter::new(list);
     iter.first()?;
     let smallest = iter.key().to_vec();
     iter.last()?;
