@@ -171,8 +171,8 @@ impl ListTarget {
         }
     }
 
-    /// Goes on after what an earlier process wrote. What was left of a relocation to copy is linked,
-    /// because the chunks to be emptied are chosen anew.
+    /// Goes on after what an earlier process wrote. The rest of a relocation is linked, because the
+    /// chunks to be emptied are chosen anew.
     ///
     /// # Errors
     /// `Corruption` if that is damaged. It is freed, and the job begins with its first entry.
