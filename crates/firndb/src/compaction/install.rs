@@ -110,7 +110,8 @@ impl Engine {
         Ok(self.runs_of(&added))
     }
 
-    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`.
+    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`. REQUIRES:
+    /// the manifest's lock.
     pub(crate) fn swap_tables(&self, version: &Version, plan: &Plan, added: &[(Level, TableMeta)]) {
         self.state.rcu(|state| {
             let inputs = plan
@@ -126,6 +127,7 @@ impl Engine {
                 None => next,
             }
         });
+        self.tables.lists_are_swapped_in();
     }
 
     /// Records a change of partition borders and swaps in a state with it. REQUIRES: no flush and

@@ -422,6 +422,41 @@ fn readers_beside_trees() {
     });
 }
 
+/// Lists are written and linked while memtables are switched, and a state that lost a race is made
+/// again. Then a reopen, with everything that was acknowledged.
+#[test]
+fn lists_beside_writers() {
+    explore::random(|| {
+        let (world, memory) = (World::new(), SimRegion::new(512 << 10, Mode::Adr));
+        let story = Story::with_tables(world.open_tlsm(&memory));
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| {
+                for version in 2..5 {
+                    story.write(0, version, &PROCESS);
+                    story.db.flush().unwrap();
+                }
+            }),
+            spawn(|story| {
+                story.write(1, 2, &POWER);
+                story.db.flush().unwrap();
+                story.db.compact().unwrap();
+            }),
+            spawn(|story| story.get_often(0)),
+            spawn(Story::snapshot),
+            spawn(Story::walk),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1)], [4, 2]);
+        story.db.verify().unwrap();
+        drop((story, spawn));
+        let again = world.open_tlsm(&memory);
+        assert_eq!(Story::version(&again.get(b"a").unwrap().unwrap()), 4);
+        assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 2);
+        again.verify().unwrap();
+    });
+}
+
 /// A cursor is at each end, and below the first key is a version that no read point sees any more.
 /// Flushes drop that version, the trees rotate and everything is evicted, while both cursors move
 /// and turn, and `verify` reads everything.

@@ -92,6 +92,16 @@ impl World {
         options
     }
 
+    /// As [`World::open`], in profile `tlsm`, with lists in `memory`.
+    pub(crate) fn open_tlsm(&self, memory: &SimRegion) -> Db {
+        let mut options = self.options(self.clock.clone(), self.background.clone());
+        options.profile = Profile::Tlsm;
+        options.pm = Some(PmConfig::volatile(0));
+        options.tuning.tlsm.unit_bytes = Some(4 << 10);
+        options.environment.memory = Some(memory.clone());
+        Db::open("db", options).unwrap()
+    }
+
     /// Opens the database with a worker that sleeps and is woken. It uses the system's clock,
     /// because waits on a manual one do not sleep. No model depends on the time.
     pub(crate) fn open_with_worker(&self) -> Db {

@@ -80,7 +80,7 @@ impl TableRun {
         let never_grows = meta.shared || meta.list.is_some();
         let growth = AtomicU8::new(if never_grows { SHARED } else { FREE });
         TableRun {
-            list: cache.take_list(&meta),
+            list: cache.list_of(&meta),
             meta,
             table: ArcSwapOption::empty(),
             opened: Mutex::default(),
@@ -352,17 +352,23 @@ impl TableCache {
         self.second.store(second, Ordering::Relaxed);
     }
 
-    /// Takes a list that the next state will have. Its entries count as live from now on.
+    /// Adds a list that the next state will have. Its entries count as live from now on.
     pub(crate) fn add_list(&self, space: ListSpace, totals: ListTotals) {
         space.count_live();
         let id = space.id();
         self.lists.lock().insert(id, (Arc::new(space), totals));
     }
 
-    /// The list of `meta`, for its run.
-    fn take_list(&self, meta: &TableMeta) -> Option<(Arc<ListSpace>, ListTotals)> {
+    /// The list of `meta`, for its run. It stays here, because a swap of states that lost a race
+    /// makes its runs again.
+    fn list_of(&self, meta: &TableMeta) -> Option<(Arc<ListSpace>, ListTotals)> {
         meta.list?;
-        self.lists.lock().remove(&meta.id)
+        self.lists.lock().get(&meta.id).cloned()
+    }
+
+    /// Leaves all lists to the state, which has them now.
+    pub(crate) fn lists_are_swapped_in(&self) {
+        self.lists.lock().clear();
     }
 
     pub(crate) fn context(&self) -> &TableContext {

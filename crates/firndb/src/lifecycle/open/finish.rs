@@ -125,6 +125,7 @@ impl Recovery {
         }
         let levels = self.options.limits.levels;
         let mut state = ReadState::new(memtables, manifest.version(), &self.tables, levels);
+        self.tables.lists_are_swapped_in();
         state.flushed_through = flushed_through;
         if let Some(trees) = &self.trees {
             state = state.with_upper(Upper::Trees(trees.clone()));
