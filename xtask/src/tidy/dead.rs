@@ -1,6 +1,6 @@
 //! No dead files: every source file is compiled, every document is linked from README.md or
-//! CHANGELOG.md directly or indirectly, and every link has a target.
-
+//! CHANGELOG.md directly or indirectly, and every link and every path of a source file leads
+//! somewhere.
 use std::collections::BTreeSet;
 
 use super::{Finding, modules};
@@ -11,6 +11,7 @@ const DOCUMENT_ROOTS: [&str; 2] = ["README.md", "CHANGELOG.md"];
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = dead_sources(tree);
     findings.extend(broken_links(tree));
+    findings.extend(sources_gone(tree));
     let found = documents_found(tree);
     for path in &tree.paths {
         let document = path.starts_with("docs/") || path.ends_with(".md");
@@ -86,6 +87,30 @@ fn broken_links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// The paths of source files in documents, such as `read/mod.rs`, at which there is no file.
+fn sources_gone(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
+        for (line, content) in text.lines().enumerate() {
+            let quoted = content.split('`').skip(1).step_by(2);
+            for named in quoted.filter(|named| is_source_path(named)) {
+                let end = format!("/{named}");
+                let is_there = |source: &String| source == named || source.ends_with(&end);
+                if !tree.sources.keys().any(is_there) {
+                    let message = format!("{named} is not there");
+                    findings.push(Finding::new(path, line + 1, message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn is_source_path(text: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    text.ends_with(".rs") && text.contains('/') && text.chars().all(is_part)
+}
+
 /// The files that a document links to, as `[text](target)` or `[text]: target`, with their lines.
 fn links(path: &str, text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
@@ -144,6 +169,21 @@ mod tests {
         ]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("docs/island.md:1:"));
+    }
+
+    #[test]
+    fn a_path_to_nowhere_is_found() {
+        let readme = "`a/b.rs`, `b.rs`, `gone.rs`, `<name>/b.rs`\nand `a/c.rs`\n";
+        let files = [("README.md", readme), ("crates/x/src/a/b.rs", "")];
+        let found = messages(&files);
+        assert!(
+            found.contains(&"README.md:2: a/c.rs is not there".to_owned()),
+            "{found:?}"
+        );
+        assert_eq!(
+            found.iter().filter(|m| m.contains("is not there")).count(),
+            1
+        );
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl Engine {
         Ok(self.runs_of(&added))
     }
 
-    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`. REQUIRES:
-    /// the manifest's lock.
+    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`.
+    /// REQUIRES: the manifest's lock.
     pub(crate) fn swap_tables(&self, version: &Version, plan: &Plan, added: &[(Level, TableMeta)]) {
         self.state.rcu(|state| {
             let inputs = plan
