@@ -1,6 +1,7 @@
 //! No dead files: every source file is compiled, every document is linked from README.md or
 //! CHANGELOG.md directly or indirectly, and every link and every path of a source file leads
 //! somewhere.
+
 use std::collections::BTreeSet;
 
 use super::{Finding, modules};
