@@ -72,7 +72,7 @@ fn wrong_usage_is_2_and_help_lists_the_codes() {
 
 #[test]
 fn a_database_is_opened_with_its_own_profile() {
-    for profile in ["classic", "block", "lab"] {
+    for profile in ["classic", "block", "lab", "tlsm"] {
         let firn = Firn::new();
         firn.run("put", ["k", "v", "--profile", profile]);
         assert_eq!(firn.run("get", ["k"]).text(), "v");

@@ -62,8 +62,40 @@ fn assert_fits_a_screen(screen: &str) {
 }
 
 #[test]
+fn stats_show_the_lists_of_each_level() {
+    let firn = Firn::new();
+    let pool = firn.path("pool").display().to_string();
+    let lines: String = (0..3000).map(|i| format!("k{i},v\n")).collect();
+    firn.write("data", lines);
+    let csv = ["--csv", "data", "--key", "0", "--value", "1"];
+    let place = ["--pm-path", &pool, "--pm-backend", "emulated"];
+    let more = ["--pm-size", "128M", "--profile", "tlsm"];
+    firn.run("load", [&csv[..], &place, &more].concat());
+    firn.run("compact", [""; 0]);
+    let screen = firn.run("stats", [""; 0]);
+    assert_fits_a_screen(screen.text());
+    let used = screen
+        .lines()
+        .iter()
+        .any(|line| line.starts_with("in PM    ") && line.ends_with("is garbage"));
+    assert!(
+        used && screen.text().contains("tables   in PM"),
+        "{}",
+        screen.text()
+    );
+    let stats = json(&firn.run("stats", ["--json"]));
+    assert_eq!(stats["tlsm"]["lists"], serde_json::json!([0, 1]), "{stats}");
+    let text = firn.run("stats", ["--prometheus"]);
+    assert!(
+        text.text().contains("firn_lists{level=\"1\"} 1\n"),
+        "{}",
+        text.text()
+    );
+}
+
+#[test]
 fn stats_fit_one_screen() {
-    for profile in ["classic", "block", "lab"] {
+    for profile in ["classic", "block", "lab", "tlsm"] {
         let firn = Firn::new();
         let lines: String = (0..3000)
             .map(|i| format!("key-{i:05},value-{i}\n"))

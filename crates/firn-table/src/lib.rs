@@ -8,6 +8,7 @@
 
 mod admission;
 mod cache;
+mod context;
 pub mod mechanisms;
 pub mod pm_btree;
 pub mod pm_skiplist;
@@ -16,4 +17,5 @@ pub mod sst;
 mod value;
 
 pub use cache::{BlockCache, Row};
+pub use context::{ListGets, OpenBytes, TableContext};
 pub use value::{Pin, Value};

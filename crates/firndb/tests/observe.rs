@@ -125,6 +125,50 @@ fn check_prometheus(text: &str) {
     }
 }
 
+/// In profile `tlsm`, lists, their bytes and the searches in them are included.
+#[test]
+fn prometheus_has_the_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let pm = Some(firn_pm::PmConfig::at(
+        dir.path().join("pool"),
+        firn_pm::Backend::Emulated,
+        4 << 20,
+    ));
+    let options = Options::tiny().profile(Profile::Tlsm).pm(pm);
+    let db = Db::open(dir.path().join("db"), options).unwrap();
+    let key = |i: u32| i.to_be_bytes();
+    for half in 0..2 {
+        (0..100).for_each(|i| db.put(key(2 * i + half), [1; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    (0..200).for_each(|i| assert!(db.get(key(i)).unwrap().is_some()));
+    let stats = db.stats();
+    let tlsm = stats.tlsm.as_ref().unwrap();
+    // A group of nodes is four or five lines, and the entry two or three.
+    let lines = tlsm.searched_lines as f64 / tlsm.searches as f64;
+    assert!(
+        tlsm.searches == 200 && (4.0..9.0).contains(&lines),
+        "{tlsm:?}"
+    );
+    // What an open list needs is memory of the database.
+    assert!(stats.memory.open_table_bytes > 200, "{:?}", stats.memory);
+    let text = stats.to_prometheus();
+    check_prometheus(&text);
+    for sample in [
+        "firn_lists{level=\"1\"} 2",
+        "firn_list_linked_total 200",
+        "firn_list_copied_bytes_total{cause=\"compaction\"} 0",
+        "firn_list_searches_total 200",
+        "firn_hits_total{layer=\"level1\"} 200",
+    ] {
+        assert!(
+            text.lines().any(|line| line == sample),
+            "{sample} in {text}"
+        );
+    }
+}
+
 /// In profile `lab`, trees, hits by layer, logs and the hot buffer are included.
 #[test]
 fn prometheus_has_the_tier() {

@@ -66,9 +66,10 @@ impl Summary {
             text,
             "entries  about {entries}, superseded ones and deletions among them"
         )?;
+        let in_lists = stats.tlsm.as_ref().map_or(0, |lists| lists.table_bytes);
         let (disk, tables, logs) = (
             ByteSize(self.disk_bytes),
-            ByteSize(stats.table_bytes),
+            ByteSize(stats.table_bytes - in_lists),
             ByteSize(self.log_bytes),
         );
         writeln!(text, "on disk  {disk}: tables {tables}, logs {logs}")?;
@@ -79,6 +80,17 @@ impl Summary {
             text,
             "memory   {used} in this process; the limit is {limit}"
         )?;
+        if let Some(lists) = &stats.tlsm {
+            let used = ByteSize(lists.node_bytes + lists.chunk_bytes);
+            let (of, garbage) = (
+                ByteSize(lists.capacity_bytes),
+                ByteSize(lists.garbage_bytes),
+            );
+            writeln!(
+                text,
+                "in PM    {used} of {of} for tables; {garbage} of it is garbage"
+            )?;
+        }
         let debt = match stats.background.debt_bytes {
             0 => "none: no merge is due".to_owned(),
             bytes => format!("{} to be merged", ByteSize(bytes)),
@@ -88,30 +100,39 @@ impl Summary {
             .levels
             .iter()
             .filter(|level| level.tables > 0)
-            .map(level_row)
+            .map(|level| level_row(level, stats))
             .collect();
         if rows.is_empty() {
             writeln!(text, "levels   all empty")?;
         } else {
-            writeln!(
-                text,
-                "{}",
-                table(&["level", "tables", "size", "entries", "dead"], rows, true)
-            )?;
+            writeln!(text, "{}", table(&headings(stats), rows, true))?;
         }
         text.push_str(&wrapped(&self.advice));
         Ok(text)
     }
 }
 
-fn level_row(level: &firndb::LevelStats) -> Vec<String> {
-    vec![
+fn headings(stats: &Stats) -> Vec<&'static str> {
+    let mut headings = vec!["level", "tables", "size", "entries", "dead"];
+    if stats.tlsm.is_some() {
+        headings.insert(2, "in PM");
+    }
+    headings
+}
+
+fn level_row(level: &firndb::LevelStats, stats: &Stats) -> Vec<String> {
+    let mut row = vec![
         level.level.to_string(),
         grouped(level.tables as u64),
         ByteSize(level.bytes).to_string(),
         grouped(level.entries),
         ByteSize(level.dead_bytes).to_string(),
-    ]
+    ];
+    if let Some(lists) = &stats.tlsm {
+        let count = lists.lists.get(level.level).copied().unwrap_or_default();
+        row.insert(2, grouped(count as u64));
+    }
+    row
 }
 
 /// Disk space of all files in `path`, and of the logs among them, in bytes. A file that vanishes

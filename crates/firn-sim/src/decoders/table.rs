@@ -10,11 +10,11 @@ use firn_base::coding::{Reader, get_u32, get_u64, put_bytes, put_varint};
 use firn_base::count::IoCounters;
 use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_fs::{OpenMode, SimFs};
-use firn_table::BlockCache;
 use firn_table::sst::{
     Access, Block, Extent, FOOTER_BYTES, HEADER_BYTES, Index, Lookup, Properties, Query, Sst,
-    SstIter, TableContext,
+    SstIter,
 };
+use firn_table::{BlockCache, TableContext};
 use std::path::Path;
 use std::sync::Arc;
 

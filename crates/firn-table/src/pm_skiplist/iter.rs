@@ -1,6 +1,6 @@
 //! A cursor over a list, in both directions.
 
-use super::read::{Found, List, Position};
+use super::read::{List, Position, Probe};
 use super::write::Linked;
 use firn_base::{Result, SeqNo, Tag};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// A cursor over a list. It copies the key once per step, and the value when it is asked for.
 pub struct ListIter {
     list: Arc<List>,
-    at: Option<(Position, Found)>,
-    key: Vec<u8>,
+    at: Option<Position>,
+    probe: Probe,
     value: Vec<u8>,
     is_loaded: bool,
 }
@@ -20,7 +20,7 @@ impl ListIter {
         ListIter {
             list,
             at: None,
-            key: Vec::new(),
+            probe: Probe::default(),
             value: Vec::new(),
             is_loaded: false,
         }
@@ -33,13 +33,13 @@ impl ListIter {
 
     /// The key of its entry.
     pub fn key(&self) -> &[u8] {
-        &self.key
+        &self.probe.key
     }
 
     /// The tag of its entry.
     pub fn tag(&self) -> Tag {
-        let found = self.at.as_ref();
-        found.map_or(Tag::seek(SeqNo(0)), |(_, found)| found.head.tag)
+        let found = self.probe.found();
+        found.map_or(Tag::seek(SeqNo(0)), |found| found.head.tag)
     }
 
     /// The value of its entry. REQUIRES: it was loaded.
@@ -53,8 +53,8 @@ impl ListIter {
     /// # Errors
     /// `Corruption` if the entry is damaged.
     pub fn load(&mut self) -> Result<()> {
-        if let Some((_, found)) = self.at.as_ref().filter(|_| !self.is_loaded) {
-            self.value = self.list.value(found, &self.key)?;
+        if self.at.is_some() && !self.is_loaded {
+            self.value = self.list.value(&mut self.probe)?;
             self.is_loaded = true;
         }
         Ok(())
@@ -65,16 +65,16 @@ impl ListIter {
     /// # Errors
     /// The error of reading the pool.
     pub(super) fn is_found_by_prefix(&self) -> Result<bool> {
-        match &self.at {
-            Some((at, _)) => self.list.has_prefix(*at, &self.key),
+        match self.at {
+            Some(at) => self.list.has_prefix(at, &self.probe.key),
             None => Ok(true),
         }
     }
 
     /// Its entry, to be linked into another list.
     pub fn linked(&self) -> Option<Linked> {
-        let (_, found) = self.at.as_ref()?;
-        Some(self.list.linked(found))
+        self.at?;
+        Some(self.list.linked(&self.probe.found()?))
     }
 
     /// Moves to the first entry.
@@ -98,7 +98,7 @@ impl ListIter {
     /// # Errors
     /// As [`ListIter::first`].
     pub fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
-        let at = self.list.seek(key, tag, &mut self.key)?;
+        let at = self.list.seek(key, tag, &mut self.probe)?;
         self.go(at)
     }
 
@@ -107,7 +107,7 @@ impl ListIter {
     /// # Errors
     /// As [`ListIter::first`].
     pub fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
-        let at = self.list.seek(key, tag, &mut self.key)?;
+        let at = self.list.seek(key, tag, &mut self.probe)?;
         let before = match at {
             Some(at) => self.list.before(at),
             None => self.list.last(),
@@ -121,7 +121,7 @@ impl ListIter {
     /// As [`ListIter::first`].
     #[allow(clippy::should_implement_trait, reason = "a cursor, not an iterator")]
     pub fn next(&mut self) -> Result<()> {
-        let next = self.at.as_ref().and_then(|(at, _)| self.list.after(*at));
+        let next = self.at.and_then(|at| self.list.after(at));
         self.go(next)
     }
 
@@ -130,7 +130,7 @@ impl ListIter {
     /// # Errors
     /// As [`ListIter::first`].
     pub fn prev(&mut self) -> Result<()> {
-        let before = self.at.as_ref().and_then(|(at, _)| self.list.before(*at));
+        let before = self.at.and_then(|at| self.list.before(at));
         self.go(before)
     }
 
@@ -138,8 +138,8 @@ impl ListIter {
         self.at = None;
         self.is_loaded = false;
         if let Some(at) = at {
-            let found = self.list.entry(at, &mut self.key)?;
-            self.at = Some((at, found));
+            self.list.entry(at, &mut self.probe)?;
+            self.at = Some(at);
         }
         Ok(())
     }

@@ -258,8 +258,9 @@ impl Node {
         out.extend_from_slice(&self.prefix.to_le_bytes());
     }
 
-    pub(super) fn decode(bytes: &[u8; NODE_BYTES]) -> Node {
-        let word = |at| get_u64(bytes, at).unwrap_or_default();
+    /// The node with this index among `nodes`. REQUIRES: it is there.
+    pub(super) fn nth(nodes: &[u8], index: usize) -> Node {
+        let word = |at| get_u64(nodes, index * NODE_BYTES + at).unwrap_or_default();
         let places = word(0);
         Node {
             chunk: places as u32,

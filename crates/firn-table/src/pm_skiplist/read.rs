@@ -15,6 +15,7 @@ use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix
 use super::space::{Chunk, ListSpace};
 use super::write::Linked;
 use crate::Value;
+use crate::context::{ListGets, OpenBytes, TableContext};
 use crate::sites;
 use crate::sst::{Filter, Got, Query};
 use firn_base::checksum::{crc32c_salted, matches};
@@ -25,6 +26,8 @@ use std::sync::Arc;
 
 /// The distance of nodes whose prefixes are kept in memory.
 const GROUP: usize = 16;
+/// Bytes of an entry that are read first: its head, and the key if it is short.
+const FIRST_BYTES: usize = 64;
 
 /// The position of a node: its segment, and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,10 +52,33 @@ pub struct List {
     guides: Vec<Guide>,
     filter: Filter,
     totals: ListTotals,
+    /// Where its gets and its memory are counted, if it belongs to a database that is open.
+    counted: Option<(Arc<ListGets>, OpenBytes)>,
 }
 
-/// An entry's head and its key.
-#[derive(Debug)]
+/// The entry that a search or a cursor read last.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    /// The entry's key.
+    pub(super) key: Vec<u8>,
+    found: Option<(Position, Found)>,
+    /// Cache lines of persistent memory read so far.
+    lines: u64,
+}
+
+impl Probe {
+    /// The entry, if it was read.
+    pub(super) fn found(&self) -> Option<Found> {
+        self.found.map(|(_, found)| found)
+    }
+
+    fn count(&mut self, at: u64, bytes: usize) {
+        self.lines += firn_pm::line_range(at, bytes as u64).count_lines();
+    }
+}
+
+/// An entry's head and its place.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) head: EntryHead,
     pub(super) chunk: u32,
@@ -70,6 +96,7 @@ impl List {
             space,
             guides: Vec::new(),
             totals,
+            counted: None,
         };
         // Only the last segment may be empty.
         let is_filled = |segment: &usize| list.space.segments[*segment].nodes > 0;
@@ -83,15 +110,27 @@ impl List {
 
     fn guide(&self, segment: usize) -> Result<Guide> {
         let nodes = self.space.segments[segment].nodes as usize;
-        let mut first = Vec::new();
-        let found = self.entry(Position { segment, index: 0 }, &mut first)?;
-        let of = |index| Ok(self.node(Position { segment, index })?.prefix);
-        let prefixes: Result<Box<[u64]>> = (0..nodes).step_by(GROUP).map(of).collect();
+        let mut probe = Probe::default();
+        let first_tag = self
+            .entry(Position { segment, index: 0 }, &mut probe)?
+            .head
+            .tag;
+        let first = std::mem::take(&mut probe.key).into();
+        let mut of = |index| Ok(self.node(Position { segment, index }, &mut probe)?.prefix);
+        let prefixes: Result<Box<[u64]>> = (0..nodes).step_by(GROUP).map(&mut of).collect();
         Ok(Guide {
-            first: first.into(),
-            first_tag: found.head.tag,
+            first,
+            first_tag,
             prefixes: prefixes?,
         })
+    }
+
+    /// Counts its memory and its gets in `context`.
+    #[must_use]
+    pub fn counted_in(mut self, context: &TableContext) -> List {
+        let memory = context.count_open(self.memory_bytes());
+        self.counted = Some((context.list_gets.clone(), memory));
+        self
     }
 
     /// The extents of the list.
@@ -129,37 +168,40 @@ impl List {
         if !self.filter.may_contain(query.hash) {
             return Ok(Got::Excluded);
         }
-        let mut key = Vec::new();
-        let at = self.seek(query.key, Tag::seek(query.seqno), &mut key)?;
-        let Some(at) = at else {
-            return Ok(Got::Missed { read: false });
-        };
-        let found = self.entry(at, &mut key)?;
-        if key != query.key {
-            return Ok(Got::Missed { read: false });
+        let mut probe = Probe::default();
+        let got = self.search(query, &mut probe);
+        if let Some((gets, _)) = &self.counted {
+            gets.searches.add(1);
+            gets.lines.add(probe.lines);
         }
-        let value = self.value(&found, &key)?;
+        got
+    }
+
+    fn search(&self, query: &Query<'_>, probe: &mut Probe) -> Result<Got> {
+        let missed = Got::Missed { read: false };
+        let Some(at) = self.seek(query.key, Tag::seek(query.seqno), probe)? else {
+            return Ok(missed);
+        };
+        let tag = self.entry(at, probe)?.head.tag;
+        if probe.key != query.key {
+            return Ok(missed);
+        }
         Ok(Got::Found {
-            tag: found.head.tag,
-            value: Value::owned(value),
+            tag,
+            value: Value::owned(self.value(probe)?),
             row: None,
         })
     }
 
-    /// The first node that is not before (`key`, `tag`); `None` if there is none. `buffer` is
-    /// overwritten.
-    pub(super) fn seek(
-        &self,
-        key: &[u8],
-        tag: Tag,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Option<Position>> {
+    /// The first node that is not before (`key`, `tag`); `None` if there is none. It leaves the
+    /// entry that it read last in `probe`, usually that node's.
+    pub(super) fn seek(&self, key: &[u8], tag: Tag, probe: &mut Probe) -> Result<Option<Position>> {
         let is_before =
             |guide: &Guide| compare(&guide.first, guide.first_tag, key, tag) == Ordering::Less;
         let Some(segment) = self.guides.partition_point(is_before).checked_sub(1) else {
             return Ok(self.first());
         };
-        let index = self.seek_in(segment, key, tag, buffer)?;
+        let index = self.seek_in(segment, key, tag, probe)?;
         let nodes = self.space.segments[segment].nodes as usize;
         if index < nodes {
             return Ok(Some(Position { segment, index }));
@@ -173,7 +215,7 @@ impl List {
 
     /// The index of the first node of `segment` that is not before (`key`, `tag`). REQUIRES: the
     /// segment's first node is.
-    fn seek_in(&self, segment: usize, key: &[u8], tag: Tag, buffer: &mut Vec<u8>) -> Result<usize> {
+    fn seek_in(&self, segment: usize, key: &[u8], tag: Tag, probe: &mut Probe) -> Result<usize> {
         let guide = &self.guides[segment];
         let (nodes, shared) = (
             self.space.segments[segment].nodes as usize,
@@ -189,13 +231,28 @@ impl List {
         let not_above = guide.prefixes.partition_point(|&prefix| prefix <= wanted);
         let mut start = below.saturating_sub(1) * GROUP;
         let mut end = (not_above * GROUP).min(nodes);
+        let mut group = [0; GROUP * NODE_BYTES];
+        let mut loaded = None;
         while start < end {
+            if loaded.is_none() && end - start <= GROUP {
+                let bytes = &mut group[..(end - start) * NODE_BYTES];
+                let at = Position {
+                    segment,
+                    index: start,
+                };
+                self.nodes(at, bytes, probe)?;
+                loaded = Some(start);
+            }
             let index = start + (end - start) / 2;
             let at = Position { segment, index };
-            let order = match self.node(at)?.prefix.cmp(&wanted) {
+            let node = match loaded {
+                Some(first) => Node::nth(&group, index - first),
+                None => self.node(at, probe)?,
+            };
+            let order = match node.prefix.cmp(&wanted) {
                 Ordering::Equal => {
-                    let found = self.entry(at, buffer)?;
-                    compare(buffer, found.head.tag, key, tag)
+                    let tag_there = self.entry_of(at, node, probe)?.head.tag;
+                    compare(&probe.key, tag_there, key, tag)
                 }
                 order => order,
             };
@@ -212,7 +269,8 @@ impl List {
         let shared = usize::from(self.space.segments[at.segment].prefix_bytes);
         let first = &self.guides[at.segment].first;
         let is_shared = key.get(..shared) == first.get(..shared);
-        Ok(is_shared && self.node(at)?.prefix == prefix_of(key, shared))
+        let node = self.node(at, &mut Probe::default())?;
+        Ok(is_shared && node.prefix == prefix_of(key, shared))
     }
 
     pub(super) fn first(&self) -> Option<Position> {
@@ -253,24 +311,41 @@ impl List {
         Some(Position { segment, index })
     }
 
-    fn node(&self, at: Position) -> Result<Node> {
-        let segment = &self.space.segments[at.segment];
-        let from = segment.nodes_at + (at.index * NODE_BYTES) as u64;
+    fn node(&self, at: Position, probe: &mut Probe) -> Result<Node> {
         let mut bytes = [0; NODE_BYTES];
-        if let Some(held) = self.space.held.get() {
-            let from = from as usize;
-            let node = held.segments[at.segment].get(from..from + NODE_BYTES);
-            bytes.copy_from_slice(node.ok_or_else(|| self.damaged(at, "a node"))?);
-            return Ok(Node::decode(&bytes));
-        }
-        let place = super::write::place(segment.extent, from)?;
-        self.space.pool.read(place, &mut bytes)?;
-        Ok(Node::decode(&bytes))
+        self.nodes(at, &mut bytes, probe)?;
+        Ok(Node::nth(&bytes, 0))
     }
 
-    /// The entry of a node. Its key replaces the contents of `key`.
-    pub(super) fn entry(&self, at: Position, key: &mut Vec<u8>) -> Result<Found> {
-        let node = self.node(at)?;
+    /// Reads the bytes of nodes from `at` on. REQUIRES: they are in its segment.
+    fn nodes(&self, at: Position, out: &mut [u8], probe: &mut Probe) -> Result<()> {
+        let segment = &self.space.segments[at.segment];
+        let from = segment.nodes_at + (at.index * NODE_BYTES) as u64;
+        if let Some(held) = self.space.held.get() {
+            let from = from as usize;
+            let nodes = held.segments[at.segment].get(from..from + out.len());
+            out.copy_from_slice(nodes.ok_or_else(|| self.damaged(at, "a node"))?);
+            return Ok(());
+        }
+        let place = super::write::place(segment.extent, from)?;
+        probe.count(place.get(), out.len());
+        self.space.pool.read(place, out)
+    }
+
+    /// Reads the entry of the node at `at` into `probe`, unless it is there.
+    pub(super) fn entry(&self, at: Position, probe: &mut Probe) -> Result<Found> {
+        match probe.found {
+            Some((there, found)) if there == at => Ok(found),
+            _ => {
+                let node = self.node(at, probe)?;
+                self.entry_of(at, node, probe)
+            }
+        }
+    }
+
+    /// Reads the entry to which the node at `at` points into `probe`.
+    fn entry_of(&self, at: Position, node: Node, probe: &mut Probe) -> Result<Found> {
+        probe.found = None;
         let segment = &self.space.segments[at.segment];
         let (number, _) = segment
             .refs
@@ -278,26 +353,49 @@ impl List {
             .copied()
             .ok_or_else(|| self.damaged(at, "a node's chunk"))?;
         let chunk = &self.space.chunks[number as usize];
-        let mut bytes = [0; ENTRY_BYTES];
-        self.read(chunk, u64::from(node.at), &mut bytes)
+        // The head and a short key are read at once.
+        let from = u64::from(node.at);
+        let mut bytes = [0; FIRST_BYTES];
+        let there = chunk
+            .extent()
+            .len
+            .saturating_sub(from)
+            .min(FIRST_BYTES as u64) as usize;
+        if there < ENTRY_BYTES {
+            return Err(self.damaged(at, "a node's entry"));
+        }
+        self.read(chunk, from, &mut bytes[..there], probe)
             .ok_or_else(|| self.damaged(at, "a node's entry"))??;
         let head = EntryHead::decode(&bytes).ok_or_else(|| self.damaged(at, "an entry"))?;
-        key.resize(usize::from(head.key_bytes), 0);
-        self.read(chunk, u64::from(node.at) + ENTRY_BYTES as u64, key)
-            .ok_or_else(|| self.damaged(at, "an entry's key"))??;
+        let key_end = ENTRY_BYTES + usize::from(head.key_bytes);
+        probe.key.clear();
+        match bytes[..there].get(ENTRY_BYTES..key_end) {
+            Some(key) => probe.key.extend_from_slice(key),
+            None => {
+                let mut key = std::mem::take(&mut probe.key);
+                key.resize(usize::from(head.key_bytes), 0);
+                let read = self.read(chunk, from + ENTRY_BYTES as u64, &mut key, probe);
+                probe.key = key;
+                read.ok_or_else(|| self.damaged(at, "an entry's key"))??;
+            }
+        }
         let found = Found {
             head,
             chunk: number,
             at: node.at,
         };
+        probe.found = Some((at, found));
         if self.space.held.get().is_some() {
-            let _whole = self.value(&found, key)?;
+            let _whole = self.value(probe)?;
         }
         Ok(found)
     }
 
-    /// The value of an entry whose key is `key`. The entry's checksum is verified.
-    pub(super) fn value(&self, found: &Found, key: &[u8]) -> Result<Vec<u8>> {
+    /// The value of the entry in `probe`. The entry's checksum is verified.
+    pub(super) fn value(&self, probe: &mut Probe) -> Result<Vec<u8>> {
+        let Some(found) = probe.found() else {
+            return Err(Error::invalid("no entry was read"));
+        };
         let chunk = &self.space.chunks[found.chunk as usize];
         let offset = chunk.extent().offset.get();
         let head = &found.head;
@@ -311,9 +409,10 @@ impl List {
             return Err(damaged());
         }
         let mut value = vec![0; head.value_bytes as usize];
-        self.read(chunk, from, &mut value).ok_or_else(damaged)??;
+        self.read(chunk, from, &mut value, probe)
+            .ok_or_else(damaged)??;
         let place = offset + u64::from(found.at);
-        let is_whole = head.is_whole(chunk.list, place, key, &value);
+        let is_whole = head.is_whole(chunk.list, place, &probe.key, &value);
         is_whole.then_some(value).ok_or_else(damaged)
     }
 
@@ -327,7 +426,13 @@ impl List {
     }
 
     /// Reads bytes of a chunk; `None` if they are not in it.
-    fn read(&self, chunk: &Arc<Chunk>, at: u64, out: &mut [u8]) -> Option<Result<()>> {
+    fn read(
+        &self,
+        chunk: &Chunk,
+        at: u64,
+        out: &mut [u8],
+        probe: &mut Probe,
+    ) -> Option<Result<()>> {
         let extent = chunk.extent();
         let end = at + out.len() as u64;
         let place = extent.at(at).filter(|_| end <= extent.len)?;
@@ -335,6 +440,7 @@ impl List {
             out.copy_from_slice(&copy[at as usize..end as usize]);
             return Some(Ok(()));
         }
+        probe.count(place.get(), out.len());
         Some(self.space.pool.read(place, out))
     }
 

@@ -111,6 +111,18 @@ impl ListSpace {
         self.own.iter().map(|frozen| frozen.extent().len).sum()
     }
 
+    /// Bytes of memory that it takes, with its share of the chunks'.
+    pub fn memory_bytes(&self) -> usize {
+        let of = |segment: &Segment| size_of::<Segment>() + size_of_val(&*segment.refs);
+        let segments: usize = self.segments.iter().map(of).sum();
+        let chunks = self.chunks.len() * (size_of::<Arc<Chunk>>() + size_of::<Chunk>());
+        let own = self.own.len() * size_of::<Frozen>();
+        let held = self.held.get().map_or(0, |held| {
+            held.filter.len() + held.segments.iter().map(|bytes| bytes.len()).sum::<usize>()
+        });
+        size_of::<ListSpace>() + segments + chunks + own + held
+    }
+
     /// Copies segments and filter, because another process may free and reuse the space at any
     /// time. Readers of the list then check every entry that they look at.
     ///

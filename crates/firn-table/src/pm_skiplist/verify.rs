@@ -1,7 +1,7 @@
 //! Checks a list: every segment, node and entry, their order, and the sums.
 
 use super::iter::ListIter;
-use super::read::List;
+use super::read::{List, Probe};
 use crate::sst::hash;
 use firn_base::key::{Kind, compare};
 use firn_base::{Error, ErrorKind, Result, Tag};
@@ -72,15 +72,15 @@ pub fn verify(list: &Arc<List>) -> Result<ListReport> {
 /// # Errors
 /// The error that `keep` returns.
 pub fn salvage(list: &List, mut keep: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>) -> Result<u64> {
-    let (mut lost, mut key) = (0, Vec::new());
+    let (mut lost, mut probe) = (0, Probe::default());
     let mut at = list.first();
     while let Some(here) = at {
-        let read = list.entry(here, &mut key).and_then(|found| {
-            let value = list.value(&found, &key)?;
+        let read = list.entry(here, &mut probe).and_then(|found| {
+            let value = list.value(&mut probe)?;
             Ok((found.head.tag, value))
         });
         match read {
-            Ok((tag, value)) => keep(&key, tag, &value)?,
+            Ok((tag, value)) => keep(&probe.key, tag, &value)?,
             Err(error) if error.kind() == ErrorKind::Corruption => lost += 1,
             Err(error) => return Err(error),
         }

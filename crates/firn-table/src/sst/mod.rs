@@ -31,6 +31,6 @@ pub use index::Index;
 pub use iter::{Access, SstIter};
 pub use layout::{FOOTER_BYTES, HEADER_BYTES, TableOwner};
 pub use properties::Properties;
-pub use read::{Extent, GetStep, Got, PendingBlock, Query, Sst, TableContext};
+pub use read::{Extent, GetStep, Got, PendingBlock, Query, Sst};
 pub use verify::{DamagedBlock, SstReport};
 pub use write::{SstMeta, SstOptions, SstWriter};

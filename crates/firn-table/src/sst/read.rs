@@ -17,12 +17,12 @@ use super::properties::Properties;
 use super::readahead::Readahead;
 use crate::admission::Admission;
 use crate::cache::{BlockCache, Row};
+use crate::context::{OpenBytes, TableContext};
 use crate::mechanisms;
 use crate::sites;
 use crate::value::Value;
 use firn_base::checksum::{crc32c, matches};
-use firn_base::count::{Cause, IoCounters};
-use firn_base::sync::{self, AtomicU64};
+use firn_base::count::Cause;
 use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, Pending};
 use std::cmp::Ordering;
@@ -41,34 +41,6 @@ pub struct Extent {
     pub footer_offset: u64,
 }
 
-/// The state shared by all tables of a database.
-#[derive(Clone)]
-pub struct TableContext {
-    /// Decoded blocks.
-    pub cache: Arc<BlockCache>,
-    /// Bytes read, by cause.
-    pub counters: Arc<IoCounters>,
-    /// Bytes of memory held by open tables, including those that only a reader keeps open.
-    open_bytes: Arc<AtomicU64>,
-}
-
-impl TableContext {
-    /// A context for tables that keep their blocks in `cache` and count their reads in `counters`.
-    pub fn new(cache: Arc<BlockCache>, counters: Arc<IoCounters>) -> Self {
-        Self {
-            cache,
-            counters,
-            open_bytes: Arc::default(),
-        }
-    }
-
-    /// Bytes of memory held by open tables. A table counts until its last reader drops it, even if
-    /// it is obsolete.
-    pub fn open_bytes(&self) -> u64 {
-        self.open_bytes.load(sync::Ordering::Relaxed)
-    }
-}
-
 /// An open table.
 pub struct Sst {
     pub(super) file: Arc<dyn File>,
@@ -82,6 +54,7 @@ pub struct Sst {
     properties: Properties,
     context: TableContext,
     readahead: Readahead,
+    memory: OpenBytes,
 }
 
 /// The arguments of a get.
@@ -148,14 +121,6 @@ struct Loaded {
 pub struct PendingBlock {
     block: usize,
     pending: Pending,
-}
-
-impl Drop for Sst {
-    fn drop(&mut self) {
-        self.context
-            .open_bytes
-            .fetch_sub(self.memory_bytes() as u64, sync::Ordering::Relaxed);
-    }
 }
 
 impl Sst {
@@ -225,7 +190,9 @@ impl Sst {
             .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         let header_bytes = footer.header_bytes();
         let dead_bytes = footer.filter.offset - header_bytes - footer.data_bytes;
-        let table = Sst {
+        let memory = index.memory_bytes() + filter.as_bytes().len() + size_of::<Sst>();
+        Ok(Sst {
+            memory: context.count_open(memory),
             file,
             id,
             extent,
@@ -236,12 +203,7 @@ impl Sst {
             properties,
             context,
             readahead: Readahead::default(),
-        };
-        table
-            .context
-            .open_bytes
-            .fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
-        Ok(table)
+        })
     }
 
     /// The file's id.
@@ -339,7 +301,7 @@ impl Sst {
 
     /// Bytes of memory that it holds while open: index, filter and the struct itself.
     pub fn memory_bytes(&self) -> usize {
-        self.index_bytes() + self.filter.as_bytes().len() + size_of::<Sst>()
+        self.memory.get()
     }
 
     pub(super) fn index(&self) -> &Index {

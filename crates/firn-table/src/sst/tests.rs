@@ -6,7 +6,7 @@ mod lazy;
 
 use super::block_iter::BlockIter;
 use super::*;
-use crate::cache::BlockCache;
+use crate::{BlockCache, TableContext};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::{Kind, compare};
 use firn_base::seed::Seed;

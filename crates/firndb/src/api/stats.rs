@@ -323,7 +323,7 @@ impl Engine {
                 .compaction
                 .lists
                 .as_ref()
-                .map(|lists| lists.stats(&state)),
+                .map(|lists| lists.stats(&state, &self.tables.context().list_gets)),
             levels: self.level_stats(&state),
             partitions: partition_stats(&state),
             background: self.background_stats(),

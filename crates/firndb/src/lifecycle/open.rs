@@ -40,7 +40,7 @@ use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::OsFs;
 use firn_pm::Pool;
 use firn_table::BlockCache;
-use firn_table::sst::TableContext;
+use firn_table::TableContext;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;

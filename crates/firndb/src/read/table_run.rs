@@ -28,7 +28,8 @@ use firn_base::sync::{
 use firn_base::{Error, FileId, Result, count::Counter};
 use firn_fs::OpenMode;
 use firn_table::pm_skiplist::{List, ListSpace, ListTotals};
-use firn_table::sst::{Sst, TableContext};
+use firn_table::sst::Sst;
+use firn_table::{OpenBytes, TableContext};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -36,7 +37,7 @@ use std::sync::{Arc, Weak};
 pub(crate) struct TableRun {
     pub(crate) meta: Arc<TableMeta>,
     /// Its place in persistent memory, if it is a list.
-    list: Option<(Arc<ListSpace>, ListTotals)>,
+    list: Option<Placed>,
     table: ArcSwapOption<Table>,
     /// The table as it was last opened. A reader may hold it after it was closed. Locked while the
     /// table is being opened.
@@ -49,6 +50,15 @@ pub(crate) struct TableRun {
     /// The number of reads without a result that it may still cost before it is due for compaction.
     seeks_left: AtomicI64,
     cache: Arc<TableCache>,
+}
+
+/// A list of a state, or of one to come.
+#[derive(Clone)]
+struct Placed {
+    space: Arc<ListSpace>,
+    totals: ListTotals,
+    /// The memory that it takes even if it is not open.
+    _memory: Arc<OpenBytes>,
 }
 
 /// The least size of the block cache, in bytes, while values that are large compared with the
@@ -130,11 +140,12 @@ impl TableRun {
         if self.meta.list.is_none() {
             return Ok(Table::Sst(Arc::new(self.cache.open(&self.meta)?)));
         }
-        let (space, totals) = self.list.as_ref().ok_or_else(|| {
+        let list = self.list.as_ref().ok_or_else(|| {
             let place = format!("list {} in the pool", self.meta.id);
             Error::corruption(place, 0, "a list that the open found")
         })?;
-        Ok(Table::List(Arc::new(List::open(space.clone(), *totals)?)))
+        let list = List::open(list.space.clone(), list.totals)?;
+        Ok(Table::List(Arc::new(list.counted_in(self.cache.context()))))
     }
 
     fn note_use(&self) {
@@ -151,12 +162,12 @@ impl TableRun {
 
     /// The place of the list, if it is one.
     pub(crate) fn space(&self) -> Option<&Arc<ListSpace>> {
-        self.list.as_ref().map(|(space, _)| space)
+        self.list.as_ref().map(|list| &list.space)
     }
 
     /// Gives up the run for the place of its list.
     pub(crate) fn into_space(self) -> Option<Arc<ListSpace>> {
-        self.list.map(|(space, _)| space)
+        self.list.map(|list| list.space)
     }
 
     /// Charges a read that found nothing. Returns true once the allowance is used up, and each time
@@ -231,7 +242,7 @@ pub(crate) struct TableCache {
     /// The seconds since the open.
     second: AtomicU64,
     /// The lists that are about to become part of a state.
-    lists: Mutex<HashMap<FileId, (Arc<ListSpace>, ListTotals)>>,
+    lists: Mutex<HashMap<FileId, Placed>>,
     /// Bytes of the tables kept open.
     bytes: AtomicU64,
     /// Held while the block cache's size is set, so that an older size never overwrites a newer
@@ -355,13 +366,17 @@ impl TableCache {
     /// Adds a list that the next state will have. Its entries count as live from now on.
     pub(crate) fn add_list(&self, space: ListSpace, totals: ListTotals) {
         space.count_live();
-        let id = space.id();
-        self.lists.lock().insert(id, (Arc::new(space), totals));
+        let list = Placed {
+            _memory: Arc::new(self.context.count_open(space.memory_bytes())),
+            space: Arc::new(space),
+            totals,
+        };
+        self.lists.lock().insert(list.space.id(), list);
     }
 
     /// The list of `meta`, for its run. It stays here, because a swap of states that lost a race
     /// makes its runs again.
-    fn list_of(&self, meta: &TableMeta) -> Option<(Arc<ListSpace>, ListTotals)> {
+    fn list_of(&self, meta: &TableMeta) -> Option<Placed> {
         meta.list?;
         self.lists.lock().get(&meta.id).cloned()
     }

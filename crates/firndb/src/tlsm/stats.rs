@@ -3,6 +3,7 @@
 use super::store::ListStore;
 use crate::read::state::ReadState;
 use firn_base::count::Counter;
+use firn_table::ListGets;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -46,8 +47,14 @@ pub struct TlsmStats {
     /// Bytes of nodes and chunks that no list of the current state has: readers or running jobs
     /// have them.
     pub buried_bytes: u64,
+    /// The part of [`Stats::table_bytes`](crate::Stats::table_bytes) that is in lists.
+    pub table_bytes: u64,
     /// Lists by level.
     pub lists: Vec<usize>,
+    /// Searches of gets in lists whose filter did not rule the key out.
+    pub searches: u64,
+    /// Cache lines of persistent memory that these read, values included.
+    pub searched_lines: u64,
     /// Entries that compactions linked.
     pub linked: u64,
     /// Bytes of entries that flushes copied into chunks.
@@ -73,32 +80,37 @@ pub struct TlsmStats {
 
 impl ListStore {
     /// The statistics, with the lists of `state`.
-    pub(crate) fn stats(&self, state: &ReadState) -> TlsmStats {
+    pub(crate) fn stats(&self, state: &ReadState, gets: &ListGets) -> TlsmStats {
         let facts = self.facts();
         let counters = &self.counters;
         let lists = state.tables().filter(|(_, run)| run.meta.list.is_some());
         let (mut by_level, mut chunks) = (Vec::new(), HashMap::new());
-        let (mut live_bytes, mut node_bytes) = (0, 0);
+        let (mut table_bytes, mut live_bytes, mut listed_bytes) = (0, 0, 0);
         for (level, run) in lists {
             by_level.resize(by_level.len().max(level.0 + 1), 0);
             by_level[level.0] += 1;
+            table_bytes += run.meta.bytes();
             live_bytes += run.meta.data_bytes;
             if let Some(space) = run.space() {
-                node_bytes += space.node_bytes();
+                listed_bytes += space.node_bytes();
                 let extents = space.chunks().map(|(chunk, _)| chunk.extent());
                 chunks.extend(extents.map(|extent| (extent.offset.get(), extent.len)));
             }
         }
         let chunk_bytes: u64 = chunks.values().sum();
+        // A read-only open knows of nothing but the lists of its state.
+        let taken_bytes = (facts.node_bytes + facts.chunk_bytes).max(listed_bytes + chunk_bytes);
         TlsmStats {
             capacity_bytes: facts.capacity_bytes,
-            node_bytes: facts.node_bytes,
-            chunk_bytes: facts.chunk_bytes,
+            node_bytes: facts.node_bytes.max(listed_bytes),
+            chunk_bytes: facts.chunk_bytes.max(chunk_bytes),
             live_bytes,
             garbage_bytes: chunk_bytes.saturating_sub(live_bytes),
-            buried_bytes: (facts.node_bytes + facts.chunk_bytes)
-                .saturating_sub(node_bytes + chunk_bytes),
+            buried_bytes: taken_bytes - listed_bytes - chunk_bytes,
+            table_bytes,
             lists: by_level,
+            searches: gets.searches.get(),
+            searched_lines: gets.lines.get(),
             linked: counters.linked.get(),
             flushed_bytes: counters.flushed_bytes.get(),
             promoted_bytes: counters.promoted_bytes.get(),

@@ -93,13 +93,17 @@ impl Recovery {
         }
     }
 
-    /// The lists' part of the pool, if the profile has one and the pool can hold lists.
+    /// The lists' part of the pool, if the profile has one and the pool can hold lists. A read-only
+    /// open takes whatever is there.
     fn list_store(&self) -> Result<Option<ListStore>> {
-        let Some(tuning) = self.options.lists().filter(|_| !self.read_only) else {
+        let Some(tuning) = self.options.lists() else {
             return Ok(None);
         };
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
         let Some(pool) = self.pm.clone().filter(durable) else {
+            if self.read_only {
+                return Ok(None);
+            }
             if tuning.tiering == Tiering::None {
                 return Err(Error::invalid(
                     "tuning.tlsm.tiering keeps all tables in persistent memory, and there is none that is durable \
@@ -113,7 +117,10 @@ impl Recovery {
             0 => 0,
             half => 2 * half + HALVES_MORE_BYTES,
         };
-        let buffer_bytes = self.budget.write_buffer_bytes as u64;
+        let buffer_bytes = match self.read_only {
+            true => 0,
+            false => self.budget.write_buffer_bytes as u64,
+        };
         let filter_bits = self.options.filter_bits;
         let other_bytes = PAGES_BYTES + halves;
         ListStore::new(pool, tuning, filter_bits, other_bytes, buffer_bytes).map(Some)

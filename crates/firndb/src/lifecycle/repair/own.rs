@@ -10,7 +10,8 @@ use firn_base::count::IoCounters;
 use firn_base::{ErrorKind, FileId, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::BlockCache;
-use firn_table::sst::{Extent, HEADER_BYTES, Sst, TableContext, TableOwner};
+use firn_table::TableContext;
+use firn_table::sst::{Extent, HEADER_BYTES, Sst, TableOwner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
