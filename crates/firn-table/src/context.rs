@@ -1,4 +1,4 @@
-//! What the open tables of a database share: the block cache, and the counts of their reads and of
+//! The context of a database's open tables: the block cache, and the counts of their reads and of
 //! their memory.
 
 use crate::BlockCache;

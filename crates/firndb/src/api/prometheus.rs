@@ -261,67 +261,6 @@ impl Stats {
     }
 }
 
-impl TlsmStats {
-    fn write_to(&self, text: &mut Text) {
-        let samples = |name: &str, of: &[(&str, u64)]| -> Vec<Sample> {
-            of.iter()
-                .map(|&(what, value)| (label(name, what), value as f64))
-                .collect()
-        };
-        let lists = self.lists.iter().enumerate();
-        text.gauges(
-            "lists",
-            "Tables in persistent memory, per level.",
-            lists.map(|(level, count)| (label("level", level), *count as f64)),
-        );
-        let help = "Bytes that lists may take in persistent memory.";
-        text.gauge("list_capacity_bytes", help, self.capacity_bytes as f64);
-        let bytes = [
-            ("nodes", self.node_bytes),
-            ("chunks", self.chunk_bytes),
-            ("live", self.live_bytes),
-            ("garbage", self.garbage_bytes),
-            ("buried", self.buried_bytes),
-        ];
-        let help = "Bytes of lists: nodes and chunks, the live and the other entries in chunks, and \
-                    what only readers or jobs still have.";
-        text.gauges("list_bytes", help, samples("bytes", &bytes));
-        text.counter(
-            "list_linked_total",
-            "Entries that compactions linked.",
-            self.linked as f64,
-        );
-        let copied = [
-            ("flush", self.flushed_bytes),
-            ("promotion", self.promoted_bytes),
-            ("relocation", self.relocated_bytes),
-            ("compaction", self.copied_bytes),
-        ];
-        let help = "Bytes of entries copied into persistent memory, by cause.";
-        text.counters("list_copied_bytes_total", help, samples("cause", &copied));
-        let jobs = [
-            ("eviction", self.evictions),
-            ("relocation", self.relocations),
-            ("spilled", self.spilled),
-            ("resumed", self.resumed),
-            ("discarded", self.discarded),
-        ];
-        let help = "Compactions that evicted or relocated lists, jobs that found no room and made \
-                    files, and compactions cut by a crash that went on or began again.";
-        text.counters("list_jobs_total", help, samples("job", &jobs));
-        text.counter(
-            "list_searches_total",
-            "Searches of gets in lists whose filter did not rule the key out.",
-            self.searches as f64,
-        );
-        text.counter(
-            "list_searched_lines_total",
-            "Cache lines of persistent memory that these read.",
-            self.searched_lines as f64,
-        );
-    }
-}
-
 impl LabStats {
     fn write_to(&self, text: &mut Text) {
         let pair =
@@ -407,5 +346,66 @@ impl LabStats {
         );
         let help = "Values of hot keys that went to the log, as there was no room.";
         text.counter("hot_turned_away_total", help, hot.turned_away as f64);
+    }
+}
+
+impl TlsmStats {
+    fn write_to(&self, text: &mut Text) {
+        let samples = |name: &str, of: &[(&str, u64)]| -> Vec<Sample> {
+            of.iter()
+                .map(|&(what, value)| (label(name, what), value as f64))
+                .collect()
+        };
+        let lists = self.lists.iter().enumerate();
+        text.gauges(
+            "lists",
+            "Tables in persistent memory, per level.",
+            lists.map(|(level, count)| (label("level", level), *count as f64)),
+        );
+        let help = "Bytes that lists may take in persistent memory.";
+        text.gauge("list_capacity_bytes", help, self.capacity_bytes as f64);
+        let bytes = [
+            ("nodes", self.node_bytes),
+            ("chunks", self.chunk_bytes),
+            ("live", self.live_bytes),
+            ("garbage", self.garbage_bytes),
+            ("buried", self.buried_bytes),
+        ];
+        let help = "Bytes of lists: nodes and chunks, the live and the other entries in chunks, and \
+                    what only readers or jobs still have.";
+        text.gauges("list_bytes", help, samples("bytes", &bytes));
+        text.counter(
+            "list_linked_total",
+            "Entries that compactions linked.",
+            self.linked as f64,
+        );
+        let copied = [
+            ("flush", self.flushed_bytes),
+            ("promotion", self.promoted_bytes),
+            ("relocation", self.relocated_bytes),
+            ("compaction", self.copied_bytes),
+        ];
+        let help = "Bytes of entries copied into persistent memory, by cause.";
+        text.counters("list_copied_bytes_total", help, samples("cause", &copied));
+        let jobs = [
+            ("eviction", self.evictions),
+            ("relocation", self.relocations),
+            ("spilled", self.spilled),
+            ("resumed", self.resumed),
+            ("discarded", self.discarded),
+        ];
+        let help = "Compactions that evicted or relocated lists, jobs that found no room and made \
+                    files, and compactions cut by a crash that went on or began again.";
+        text.counters("list_jobs_total", help, samples("job", &jobs));
+        text.counter(
+            "list_searches_total",
+            "Searches of gets in lists whose filter did not rule the key out.",
+            self.searches as f64,
+        );
+        text.counter(
+            "list_searched_lines_total",
+            "Cache lines of persistent memory that these read.",
+            self.searched_lines as f64,
+        );
     }
 }
