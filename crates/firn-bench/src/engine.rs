@@ -3,6 +3,7 @@
 
 use crate::store::Store;
 use firn_base::{Error, Result};
+use firndb::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,6 +42,9 @@ pub struct Setup {
     pub direct_io: bool,
     /// Threads for flushes and compactions.
     pub background_threads: usize,
+    /// The durability that most writes ask for, for engines that choose the log's place by it.
+    #[serde(with = "crate::as_word", default)]
+    pub durability: Durability,
     /// Maximum number of records, for engines that must know it.
     pub records_max: u64,
     /// Length of the longest key, in bytes.

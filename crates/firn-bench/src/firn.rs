@@ -229,6 +229,7 @@ impl Firn {
         set_tlsm(setup, &mut tuning.tlsm)?;
         Ok(Options::default()
             .profile(self.0)
+            .durability(setup.durability)
             .tuning(tuning)
             .memory_limit_bytes(setup.memory_bytes)
             .write_buffer_bytes(setup.extra("write_buffer_bytes")?)

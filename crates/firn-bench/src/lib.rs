@@ -6,6 +6,7 @@
 //! [`Summary`] compares them.
 #![forbid(unsafe_code)]
 
+mod as_word;
 mod cell;
 mod engine;
 mod firn;

@@ -201,7 +201,7 @@ impl Matrix {
         setup.extra = its
             .map(|(_, name, value)| (name.clone(), value.clone()))
             .collect();
-        self.config.describe_records(&mut setup);
+        self.config.describe_run(&mut setup);
         setup
     }
 

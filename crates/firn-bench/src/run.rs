@@ -32,33 +32,13 @@ pub struct RunConfig {
     /// The workloads, in order.
     pub workloads: Vec<Workload>,
     /// The failure that a write must survive before it counts as done.
-    #[serde(with = "as_word")]
+    #[serde(with = "crate::as_word")]
     pub durability: Durability,
     /// Operations per second, for an open loop. A load followed by other workloads runs at full
     /// speed.
     pub rate: Option<f64>,
     /// The zipfian parameter.
     pub theta: f64,
-}
-
-mod as_word {
-    use firndb::Durability;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    pub(super) fn serialize<S: Serializer>(
-        durability: &Durability,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(durability)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Durability, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(D::Error::custom)
-    }
 }
 
 impl RunConfig {
@@ -118,8 +98,9 @@ impl RunConfig {
         self.workloads.first().is_some_and(Workload::fills)
     }
 
-    /// Fills in the fields of `setup` that describe the records.
-    pub fn describe_records(&self, setup: &mut Setup) {
+    /// Fills in the fields of `setup` that describe the run.
+    pub fn describe_run(&self, setup: &mut Setup) {
+        setup.durability = self.durability;
         setup.records_max = self.records * 2;
         setup.key_bytes_max = self.key_sizes.max();
         setup.value_bytes_max = self.values.sizes.max();

@@ -103,6 +103,7 @@ fn setup() -> Setup {
         compression: Compression::Lz4,
         direct_io: true,
         background_threads: 2,
+        durability: Durability::Process,
         records_max: 120_000,
         key_bytes_max: 16,
         value_bytes_max: 1024,

@@ -184,6 +184,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
         compression: Compression::None,
         direct_io: false,
         background_threads: 0,
+        durability: Durability::Process,
         records_max: 0,
         key_bytes_max: 0,
         value_bytes_max: 0,

@@ -33,6 +33,7 @@ fn setup(place: &Path, compression: Compression) -> Setup {
         compression,
         direct_io: false,
         background_threads: 2,
+        durability: Durability::Process,
         records_max: KEYS * 2,
         key_bytes_max: 16,
         value_bytes_max: VALUE_BYTES_MAX,

@@ -69,6 +69,7 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
         compression: Compression::None,
         direct_io: true,
         background_threads: 1,
+        durability: Durability::Process,
         records_max: 1,
         key_bytes_max: 1,
         value_bytes_max: 1,

@@ -192,6 +192,7 @@ pub(super) fn setup(options: &Options, pm: Option<PmBudget>) -> Outcome<Setup> {
         compression,
         direct_io: options.direct_io,
         background_threads: options.background_workers,
+        durability: Durability::Process,
         records_max: 0,
         key_bytes_max: 0,
         value_bytes_max: 0,

@@ -66,6 +66,7 @@ pub(crate) fn described<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firndb::Durability;
     use firn_bench::Compression;
 
     fn setup(memory_bytes: u64, extra: &[(&str, &str)]) -> Setup {
@@ -79,6 +80,7 @@ mod tests {
             compression: Compression::None,
             direct_io: false,
             background_threads: 0,
+            durability: Durability::Process,
             records_max: 0,
             key_bytes_max: 0,
             value_bytes_max: 0,
