@@ -66,8 +66,8 @@ pub(crate) fn described<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firndb::Durability;
     use firn_bench::Compression;
+    use firndb::Durability;
 
     fn setup(memory_bytes: u64, extra: &[(&str, &str)]) -> Setup {
         let extra = extra
