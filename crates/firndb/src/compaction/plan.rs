@@ -49,6 +49,8 @@ pub(crate) enum Reason {
     Space,
     /// Level 0, or lists, in persistent memory have reached their limit.
     Evict,
+    /// Persistent memory has room for a table from a file.
+    Promote,
     /// A user asked for it.
     Manual,
     /// A partition is to be divided, or joined with its neighbour.

@@ -200,8 +200,8 @@ impl Default for TlsmTuning {
             build: TlsmBuild::default(),
             capacity_bytes: None,
             unit_bytes: None,
-            evict_share: 0.8,
-            garbage_share_max: 0.25,
+            evict_share: 0.9,
+            garbage_share_max: 0.1,
             relocate_live_max: 0.5,
         }
     }

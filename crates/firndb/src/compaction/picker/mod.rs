@@ -66,8 +66,9 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     match (state.upper(), facts.lists) {
         (None, None) => leveled::pick(state, facts).or_else(|| partitions::pick(state, facts)),
-        (None, Some(lists)) => tiering::pick(state, facts, lists)
-            .or_else(|| partitions::pick(state, facts).map(|plan| tiering::placed(plan, facts))),
+        (None, Some(lists)) => tiering::pick(state, facts, lists).or_else(|| {
+            partitions::pick(state, facts).map(|plan| tiering::placed(plan, state, facts))
+        }),
         (Some(Upper::Trees(_)), _) => trees::pick(state, facts),
     }
 }
@@ -81,7 +82,7 @@ pub(crate) fn pick_manual(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let plan = leveled::pick_manual(state, level, range, after, facts)?;
-    Some(tiering::placed(plan, facts))
+    Some(tiering::placed(plan, state, facts))
 }
 
 /// As [`leveled::pick_manual_rewrite`].
@@ -93,7 +94,7 @@ pub(crate) fn pick_manual_rewrite(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let plan = leveled::pick_manual_rewrite(state, id, range, after, facts)?;
-    Some(tiering::placed(plan, facts))
+    Some(tiering::placed(plan, state, facts))
 }
 
 /// The next flush, if one is due.

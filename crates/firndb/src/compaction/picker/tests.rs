@@ -51,6 +51,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Seeks => "seeks",
         Reason::Space => "space",
         Reason::Evict => "evict",
+        Reason::Promote => "promote",
         Reason::Manual => "manual",
         Reason::Partition => "partition",
     }

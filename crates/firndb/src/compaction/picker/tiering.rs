@@ -19,14 +19,13 @@ use crate::options::tuning::{Tiering, TlsmVictim};
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
 use crate::tlsm::{LINK_BYTES, ListFacts};
+use firn_base::FileId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The share of persistent memory that level 0 may take before it is compacted, however few tables
 /// it has. In a small pool nothing would ever be linked otherwise.
 const LEVEL0_SHARE: f64 = 0.4;
-/// The part of the share from which lists leave that tables from files may fill.
-const PROMOTE_SHARE: f64 = 0.875;
 
 /// The next action, if one is due.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
@@ -34,11 +33,12 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
     pick_flush(state, facts)
         .or_else(|| pick_eviction(state, facts, lists, urgent))
         .or_else(|| pick_full(state, facts, lists))
-        .or_else(|| leveled::pick_due(state, facts).map(|plan| placed(plan, facts)))
+        .or_else(|| leveled::pick_due(state, facts).map(|plan| placed(plan, state, facts)))
         .or_else(|| pick_level0_by_share(state, facts, lists))
         .or_else(|| pick_eviction(state, facts, lists, lists.tuning.evict_share))
         .or_else(|| pick_relocation(state, facts, lists))
-        .or_else(|| pick_rest(state, facts).map(|plan| placed(plan, facts)))
+        .or_else(|| pick_rest(state, facts).map(|plan| placed(plan, state, facts)))
+        .or_else(|| pick_promotion(state, facts, lists))
 }
 
 /// Where the flush of a write buffer is.
@@ -56,7 +56,7 @@ pub(super) fn flush_medium(facts: &Facts<'_>) -> Medium {
 }
 
 /// `plan` with the place of its output.
-pub(super) fn placed(plan: Plan, facts: &Facts<'_>) -> Plan {
+pub(super) fn placed(plan: Plan, state: &ReadState, facts: &Facts<'_>) -> Plan {
     let Some(lists) = facts.lists else {
         return plan;
     };
@@ -71,7 +71,7 @@ pub(super) fn placed(plan: Plan, facts: &Facts<'_>) -> Plan {
             true => Medium::Pm,
             false => Medium::Ssd,
         },
-        Tiering::Lru => medium_with_room(&plan, lists),
+        Tiering::Lru => medium_with_room(&plan, state, facts, lists),
     };
     let stays = all_lists == (medium == Medium::Pm);
     let how = match plan.how {
@@ -86,8 +86,13 @@ pub(super) fn placed(plan: Plan, facts: &Facts<'_>) -> Plan {
 }
 
 /// Persistent memory, as far as there is room: entries that are there need a node each, and others
-/// are copied there only while no list has to leave for them.
-fn medium_with_room(plan: &Plan, lists: &ListFacts) -> Medium {
+/// are copied there only while neither a list nor a newer table has to make way for them.
+fn medium_with_room(
+    plan: &Plan,
+    state: &ReadState,
+    facts: &Facts<'_>,
+    lists: &ListFacts,
+) -> Medium {
     let (mut linked, mut copied) = (0, 0);
     for (_, run) in &plan.tables {
         match run.meta.list {
@@ -95,14 +100,65 @@ fn medium_with_room(plan: &Plan, lists: &ListFacts) -> Medium {
             None => copied += run.meta.live_bytes(),
         }
     }
-    let share = match copied {
-        0 => 1.0,
-        _ => lists.tuning.evict_share * PROMOTE_SHARE,
+    let has_room = match copied {
+        0 => lists.has_room(linked, 1.0),
+        _ => {
+            let inputs: HashSet<_> = plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+            let newer = newer_bytes(state, facts, lists, plan.level, &inputs);
+            lists.has_room(linked + copied + newer, lists.tuning.evict_share)
+        }
     };
-    match lists.has_room(linked + copied, share) {
+    match has_room {
         true => Medium::Pm,
         false => Medium::Ssd,
     }
+}
+
+/// Bytes of persistent memory that are left to tables above `level`: to files that may come, except
+/// `inputs`, and to the usual number of flushes.
+fn newer_bytes(
+    state: &ReadState,
+    facts: &Facts<'_>,
+    lists: &ListFacts,
+    level: Level,
+    inputs: &HashSet<FileId>,
+) -> u64 {
+    let (mut level0, mut files) = (0, 0);
+    for (at, run) in state.tables() {
+        match run.meta.list {
+            Some(_) if at.is_zero() => level0 += run.meta.bytes(),
+            None if !at.is_zero() && at < level && !inputs.contains(&run.meta.id) => {
+                files += run.meta.live_bytes();
+            }
+            _ => {}
+        }
+    }
+    let flushes = facts.limits.level0_trigger as u64 * facts.buffer_bytes;
+    let most = (lists.capacity_bytes as f64 * LEVEL0_SHARE) as u64;
+    flushes.min(most).saturating_sub(level0) + files
+}
+
+/// A table from a file that persistent memory has room for, of the highest level that has any,
+/// because newest data is read most.
+fn pick_promotion(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
+    if lists.tuning.tiering != Tiering::Lru || !facts.at_rest {
+        return None;
+    }
+    let files = state.parts().flat_map(|(id, part)| {
+        let due = |(level, run): &(Level, &Arc<TableRun>)| {
+            run.meta.list.is_none() && !level.is_zero() && !facts.busy.has(run)
+        };
+        let due = part.tables().filter(due);
+        due.map(move |(level, run)| (id, level, run))
+    });
+    let (id, level, run) = files.min_by_key(|(_, level, _)| *level)?;
+    let plan = rewrite(id, level, run);
+    let medium = medium_with_room(&plan, state, facts, lists);
+    (medium == Medium::Pm).then_some(Plan {
+        reason: Reason::Promote,
+        medium,
+        ..plan
+    })
 }
 
 /// How far persistent memory is from the limits at which writers are slowed. Where a flush may be a
@@ -132,7 +188,7 @@ fn pick_full(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<
     plan.or_else(|| pick_relocation(state, facts, lists))
         .map(|plan| match plan.relocate {
             Some(_) => plan,
-            None => placed(plan, facts),
+            None => placed(plan, state, facts),
         })
 }
 
@@ -151,7 +207,7 @@ fn pick_level0_by_share(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts)
         .parts()
         .filter(|(_, part)| part.level0_tables() > 1 && bytes(part) as f64 >= least);
     due.find_map(|(id, part)| pick_level0(id, part, facts))
-        .map(|plan| placed(plan, facts))
+        .map(|plan| placed(plan, state, facts))
 }
 
 /// The move of a list to the SSD, if the used share of persistent memory is `share` or more.
