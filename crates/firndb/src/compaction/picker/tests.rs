@@ -12,17 +12,21 @@
 //! => size: copy a-c + b-d -> 1     its answer: the inputs, then the tables that they overlap
 //! ```
 //!
-//! A table is `[name:]first-last[/KiB][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10 KiB and ten
-//! entries, and is called by its name or else by its keys. To change the answers of all cases, run
+//! A table is `[name:]first-last[/KiB][,list][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10 KiB
+//! and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru` gives
+//! lists that much persistent memory, of which those of the state take their size and `other=KiB`
+//! more. To change the answers of all cases, run
 //! the tests with `FIRN_REWRITE=1` and read the difference.
 
 use super::*;
-use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
+use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan, Reason};
 use crate::manifest::{Edit, Level, PartId, TableMeta, Version};
-use crate::options::tuning::Tuning;
+use crate::options::tuning::{Tiering, TlsmTuning, Tuning};
 use crate::read::state::ReadState;
 use crate::read::table_run::{TableCache, TableRun};
 use firn_base::{FileId, Limits, SeqNo};
+use firn_pm::{Extent, GRANULE_BYTES};
+use firn_table::pm_skiplist::ListPlace;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,6 +40,12 @@ struct Case {
     names: BTreeMap<FileId, String>,
     busy: Vec<String>,
     wanted: Option<String>,
+}
+
+/// A place in a pool that nothing reads.
+fn place_of_test(id: u64) -> ListPlace {
+    let first = Extent::new(id * GRANULE_BYTES, GRANULE_BYTES);
+    ListPlace { first }
 }
 
 /// `name=value`, or a name alone, which is true.
@@ -98,6 +108,7 @@ impl Case {
             for (name, value) in parts.map(setting) {
                 let number: u64 = value.parse().unwrap();
                 match name.as_str() {
+                    "list" => meta.list = Some(place_of_test(id)),
                     "dead" => meta.dead_bytes = number << 10,
                     "superseded" => meta.superseded_bytes = number << 10,
                     "deletes" => meta.deletes = number,
@@ -150,8 +161,9 @@ impl Case {
             cut: cut.clone().into_bytes(),
         });
         let tuning = Tuning::default();
+        let lists = self.lists(state);
         let mut facts = Facts {
-            lists: None,
+            lists: lists.as_ref(),
             limits: &self.limits,
             busy: &busy,
             flushing: false,
@@ -177,6 +189,8 @@ impl Case {
                 "appends" => facts.appends = true,
                 "flushing" => facts.flushing = true,
                 "inputs" => facts.level0_inputs_max = value.parse().unwrap(),
+                "buffer" => facts.buffer_bytes = value.parse::<u64>().unwrap() << 10,
+                "pm" | "tiering" | "other" => {}
                 "oldest" => facts.oldest = SeqNo(value.parse().unwrap()),
                 "seek" => {
                     let (level, run) = self.named(state, value);
@@ -186,6 +200,34 @@ impl Case {
             }
         }
         see(&facts)
+    }
+
+    /// The lists' part of persistent memory, if the facts have one.
+    fn lists(&self, state: &ReadState) -> Option<ListFacts> {
+        let fact = |name: &str| {
+            let found = self.facts.iter().find(|(fact, _)| fact == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        let bytes = |name: &str| fact(name).map_or(0, |kib| kib.parse::<u64>().unwrap() << 10);
+        fact("pm")?;
+        let tiering = match fact("tiering").unwrap_or("lru") {
+            "lru" => Tiering::Lru,
+            "none" => Tiering::None,
+            deepest => Tiering::Leveled(deepest.parse().unwrap()),
+        };
+        let lists = state.tables().filter(|(_, run)| run.meta.list.is_some());
+        let lists: u64 = lists.map(|(_, run)| run.meta.bytes()).sum();
+        Some(ListFacts {
+            tuning: TlsmTuning {
+                tiering,
+                ..TlsmTuning::default()
+            },
+            capacity_bytes: bytes("pm"),
+            unit_bytes: 1 << 10,
+            node_bytes: 0,
+            chunk_bytes: lists + bytes("other"),
+            is_full: false,
+        })
     }
 
     fn told(&self, state: &ReadState, plan: Option<Plan>) -> String {
@@ -223,7 +265,10 @@ impl Case {
         let sides = [upper, same].into_iter().filter(|side| !side.is_empty());
         let inputs = sides.collect::<Vec<_>>().join(" + ");
         write!(out, "{how} {inputs} -> {}", plan.level).unwrap();
-        out
+        match plan.medium {
+            Medium::Pm => out + " in PM",
+            Medium::Ssd => out,
+        }
     }
 
     /// The answer to `question`.
@@ -313,6 +358,11 @@ fn leveled() {
 #[test]
 fn space() {
     run("space.txt");
+}
+
+#[test]
+fn tiering() {
+    run("tiering.txt");
 }
 
 #[test]
