@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A table is `[name:]first-last[/KiB][,list][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10 KiB
-//! and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru` gives
-//! lists that much persistent memory, of which those of the state take their size and `other=KiB`
-//! more. To change the answers of all cases, run
+//! and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru`
+//! gives lists that much persistent memory, of which those of the state take their size and
+//! `other=KiB` more. To change the answers of all cases, run
 //! the tests with `FIRN_REWRITE=1` and read the difference.
 
 use super::*;
