@@ -8,7 +8,7 @@
 
 mod rig;
 
-use self::rig::{PROCESS, is_ci};
+use self::rig::{Kind, PROCESS, is_ci, pool};
 
 use firn_base::seed::mix;
 use firndb::{Codec, Db, Options, Profile};
@@ -49,19 +49,22 @@ static ALLOCATOR: Counting = Counting;
 const LIMIT: usize = 64 << 20;
 
 /// The peak bytes in use while `work` runs on a database of `records` records under the limit.
-fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize {
+fn peak(kind: Kind, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize {
+    let profile = kind.0;
     let dir = tempfile::tempdir().unwrap();
     let base = NOW.load(Ordering::Relaxed);
     PEAK.store(base, Ordering::Relaxed);
     let mut options = Options::default()
         .profile(profile)
         .memory_limit_bytes(LIMIT as u64)
+        // The pool is no memory of the process.
+        .pm(pool(dir.path(), kind, 256 << 20))
         .compression(Codec::None);
     if profile == Profile::Block {
         // With the usual sizes this few records fit one level, and no table would grow.
         (options.limits.table_bytes, options.limits.level_base_bytes) = (2 << 20, 8 << 20);
     }
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = Db::open(dir.path().join("db"), options).unwrap();
     put(&db, 0..records, value);
     work(&db);
     db.wait_idle().unwrap();
@@ -96,7 +99,7 @@ fn stays_within_the_limit() {
     let ci = is_ci();
     let (records, value) = (if ci { 600_000 } else { 150_000 }, [7u8; 1024]);
     let cursors = Profile::ALL.map(|profile| {
-        peak(profile, records, &value, |db| {
+        peak((profile, false), records, &value, |db| {
             let mut iters: Vec<_> = (0..32).map(|_| db.cursor().unwrap()).collect();
             for (i, iter) in iters.iter_mut().enumerate() {
                 iter.seek(mix(i as u64).to_be_bytes()).unwrap();
@@ -114,14 +117,25 @@ fn stays_within_the_limit() {
     // Entries so small and so often read that the cache is full of rows, and memtables that then
     // need its memory.
     let (records, value) = (if ci { 800_000 } else { 300_000 }, [7u8; 24]);
-    let rows = peak(Profile::Classic, records, &value, |db| {
+    let rows = peak((Profile::Classic, false), records, &value, |db| {
         db.wait_idle().unwrap();
         for _ in 0..6 {
             (0..records / 4).for_each(|i| get(db, i, &value));
         }
         put(db, records..records + records / 2, &value);
     });
-    for peak in cursors.into_iter().chain([rows]) {
+    // Lists of small entries, whose nodes, filters and chunks need most memory.
+    let lists = peak((Profile::Tlsm, true), records, &value, |db| {
+        put(db, 0..records, &value);
+        db.compact().unwrap();
+        (0..records).step_by(3).for_each(|i| get(db, i, &value));
+        put(db, 0..records / 2, &value);
+        let stats = db.stats();
+        let lists = stats.tlsm.as_ref().unwrap();
+        assert!(lists.linked > records && lists.spilled == 0, "{lists:?}");
+        (0..records).step_by(3).for_each(|i| get(db, i, &value));
+    });
+    for peak in cursors.into_iter().chain([rows, lists]) {
         assert!(
             peak <= LIMIT + LIMIT / 10,
             "{peak} bytes were in use under a limit of {LIMIT}"
