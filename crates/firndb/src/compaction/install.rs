@@ -251,9 +251,9 @@ impl Engine {
                 .drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
         if let Some(lists) = self.compaction.lists.as_ref() {
-            lists
-                .counters
-                .done(plan.reason == Reason::Evict, plan.relocate.is_some());
+            let evicted = plan.reason == Reason::Evict;
+            let evicted_by = evicted.then(|| plan.level.0 - from_level.0);
+            lists.counters.done(evicted_by, plan.relocate.is_some());
         }
         let moved = plan.how == How::Move;
         self.counts

@@ -17,6 +17,7 @@ pub(crate) struct ListCounters {
     /// Entries of lists that a compaction copied although it could have linked them.
     pub(crate) copied_bytes: Counter,
     pub(crate) evictions: Counter,
+    pub(crate) evictions_in_place: Counter,
     pub(crate) relocations: Counter,
     pub(crate) spilled: Counter,
     pub(crate) resumed: Counter,
@@ -24,9 +25,11 @@ pub(crate) struct ListCounters {
 }
 
 impl ListCounters {
-    /// Counts a compaction.
-    pub(crate) fn done(&self, is_eviction: bool, is_relocation: bool) {
-        self.evictions.add(u64::from(is_eviction));
+    /// Counts a compaction. An eviction has moved lists down by `evicted_by` levels.
+    pub(crate) fn done(&self, evicted_by: Option<usize>, is_relocation: bool) {
+        self.evictions.add(u64::from(evicted_by.is_some()));
+        self.evictions_in_place
+            .add(u64::from(evicted_by == Some(0)));
         self.relocations.add(u64::from(is_relocation));
     }
 }
@@ -67,6 +70,9 @@ pub struct TlsmStats {
     pub copied_bytes: u64,
     /// Compactions that moved lists to the SSD.
     pub evictions: u64,
+    /// Those of them that moved a list of the last level, which stayed on it. The others went down
+    /// a level.
+    pub evictions_in_place: u64,
     /// Compactions that moved entries out of chunks that were mostly garbage.
     pub relocations: u64,
     /// Jobs whose output became files because there was no room for lists.
@@ -117,6 +123,7 @@ impl ListStore {
             relocated_bytes: counters.relocated_bytes.get(),
             copied_bytes: counters.copied_bytes.get(),
             evictions: counters.evictions.get(),
+            evictions_in_place: counters.evictions_in_place.get(),
             relocations: counters.relocations.get(),
             spilled: counters.spilled.get(),
             resumed: counters.resumed.get(),
