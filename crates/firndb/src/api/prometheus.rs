@@ -388,7 +388,10 @@ impl TlsmStats {
         let help = "Bytes of entries copied into persistent memory, by cause.";
         text.counters("list_copied_bytes_total", help, samples("cause", &copied));
         let jobs = [
-            ("eviction_down", self.evictions - self.evictions_in_place),
+            (
+                "eviction_down",
+                self.evictions.saturating_sub(self.evictions_in_place),
+            ),
             ("eviction_in_place", self.evictions_in_place),
             ("relocation", self.relocations),
             ("spilled", self.spilled),
