@@ -9,7 +9,7 @@
 use super::stats::ListCounters;
 use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
 use crate::read::table_run::TableCache;
-use crate::write::write_stall::Fullness;
+use crate::write::write_stall::{Fullness, PM_FULL};
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
@@ -23,9 +23,6 @@ use std::sync::Arc;
 pub(crate) const LINK_BYTES: u64 = 20;
 /// Bytes for each entry that is copied, beside its key and value.
 pub(crate) const COPY_BYTES: u64 = LINK_BYTES + 28;
-
-const FULL: &str = "persistent memory is full, and tuning.tlsm.tiering keeps all tables there; delete \
-                    something, raise pm.size, or choose another tiering";
 
 /// The lists' part of the pool.
 pub(crate) struct ListStore {
@@ -154,7 +151,7 @@ impl ListStore {
                 self.counters.spilled.add(1);
                 Ok(None)
             }
-            Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(FULL)),
+            Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(PM_FULL)),
             Err(error) => Err(error),
         }
     }

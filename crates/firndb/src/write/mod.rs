@@ -58,9 +58,7 @@ impl Engine {
         let is_refused =
             |entry: Entry<'_>| entry.kind != Kind::Delete || self.write_stall.refuses_deletes();
         if self.write_stall.is_full() && entries.clone().any(is_refused) {
-            let message = "persistent memory is full, and the options keep all tables there; delete something, \
-                           raise pm.size, or let tables leave it";
-            return Err(Error::new(ErrorKind::NoSpace, message));
+            return Err(Error::new(ErrorKind::NoSpace, write_stall::PM_FULL));
         }
         for entry in entries.clone() {
             if entry.key.is_empty() {

@@ -87,6 +87,10 @@ const DRAIN_MIN: u64 = 1 << 20;
 const SLEEP_MIN_NS: u64 = 1_000_000;
 const SLEEP_MAX_NS: u64 = 50_000_000;
 
+/// The message of a write or a flush that finds persistent memory full.
+pub(crate) const PM_FULL: &str = "persistent memory is full, and the options keep all tables there; \
+                                  delete something, raise pm.size, or let tables leave it";
+
 /// The writes that are refused for lack of room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fullness {
