@@ -87,4 +87,4 @@ pub use options::tuning::{
     TlsmVictim, Tuning,
 };
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
-pub use tlsm::TlsmStats;
+pub use tlsm::{ListSearches, TlsmStats};

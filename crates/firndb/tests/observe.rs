@@ -146,9 +146,9 @@ fn prometheus_has_the_lists() {
     let stats = db.stats();
     let tlsm = stats.tlsm.as_ref().unwrap();
     // A group of nodes is four or five lines, and the entry two or three.
-    let lines = tlsm.searched_lines as f64 / tlsm.searches as f64;
+    let lines = tlsm.searches.lines as f64 / tlsm.searches.count as f64;
     assert!(
-        tlsm.searches == 200 && (4.0..9.0).contains(&lines),
+        tlsm.searches.count == 200 && (4.0..9.0).contains(&lines),
         "{tlsm:?}"
     );
     // What an open list needs is memory of the database.

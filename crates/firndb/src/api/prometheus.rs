@@ -404,12 +404,12 @@ impl TlsmStats {
         text.counter(
             "list_searches_total",
             "Searches of gets in lists whose filter did not rule the key out.",
-            self.searches as f64,
+            self.searches.count as f64,
         );
         text.counter(
             "list_searched_lines_total",
             "Cache lines of persistent memory that these read.",
-            self.searched_lines as f64,
+            self.searches.lines as f64,
         );
     }
 }

@@ -34,6 +34,15 @@ impl ListCounters {
     }
 }
 
+/// Searches in lists whose filter did not rule the key out.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ListSearches {
+    /// The number of searches.
+    pub count: u64,
+    /// Cache lines of persistent memory that they read, values included.
+    pub lines: u64,
+}
+
 /// Tables in persistent memory, in profile `tlsm`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TlsmStats {
@@ -54,10 +63,8 @@ pub struct TlsmStats {
     pub table_bytes: u64,
     /// Lists by level.
     pub lists: Vec<usize>,
-    /// Searches of gets in lists whose filter did not rule the key out.
-    pub searches: u64,
-    /// Cache lines of persistent memory that these read, values included.
-    pub searched_lines: u64,
+    /// Searches of gets.
+    pub searches: ListSearches,
     /// Entries that compactions linked.
     pub linked: u64,
     /// Bytes of entries that flushes copied into chunks.
@@ -70,8 +77,7 @@ pub struct TlsmStats {
     pub copied_bytes: u64,
     /// Compactions that moved lists to the SSD.
     pub evictions: u64,
-    /// Those of them that moved a list of the last level, which stayed on it. The others went down
-    /// a level.
+    /// Evictions from the last level, whose tables stayed on it. The others went down a level.
     pub evictions_in_place: u64,
     /// Compactions that moved entries out of chunks that were mostly garbage.
     pub relocations: u64,
@@ -115,8 +121,10 @@ impl ListStore {
             buried_bytes: taken_bytes - listed_bytes - chunk_bytes,
             table_bytes,
             lists: by_level,
-            searches: gets.searches.get(),
-            searched_lines: gets.lines.get(),
+            searches: ListSearches {
+                count: gets.searches.get(),
+                lines: gets.lines.get(),
+            },
             linked: counters.linked.get(),
             flushed_bytes: counters.flushed_bytes.get(),
             promoted_bytes: counters.promoted_bytes.get(),
