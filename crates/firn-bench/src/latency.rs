@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
+/// A longer operation is slow: it has waited for something.
+const SLOW_NS: u64 = 500_000;
+
 /// A histogram of nanoseconds. Not shared: each thread has its own, and they are added up.
 #[derive(Debug, Clone)]
 pub struct Latencies(Histogram<u64>);
@@ -81,7 +84,18 @@ impl Latencies {
             p99_9_us: at(0.999),
             p99_99_us: at(0.9999),
             max_us: self.0.max() as f64 / 1e3,
+            slow_seconds: Some(self.slow_seconds()),
         })
+    }
+
+    /// Total seconds of the operations that took longer than 0.5 ms, to the histogram's digits.
+    fn slow_seconds(&self) -> f64 {
+        let slow = self
+            .0
+            .iter_recorded()
+            .filter(|step| step.value_iterated_to() > SLOW_NS);
+        slow.map(|step| step.value_iterated_to() as f64 / 1e9 * step.count_at_value() as f64)
+            .fold(0.0, |sum, seconds| sum + seconds)
     }
 }
 
@@ -104,6 +118,10 @@ pub struct Percentiles {
     pub p99_99_us: f64,
     /// The slowest operation.
     pub max_us: f64,
+    /// Total seconds of the operations that took longer than 0.5 ms. `None` in reports of older
+    /// versions.
+    #[serde(default)]
+    pub slow_seconds: Option<f64>,
 }
 
 #[cfg(test)]
@@ -128,5 +146,8 @@ mod tests {
         ] {
             assert!((found - exact).abs() / exact < 0.002, "{found} for {exact}");
         }
+        // 501 to 1000 microseconds.
+        let (slow, exact) = (found.slow_seconds.unwrap(), 500.0 * 750.5e-6);
+        assert!((slow - exact).abs() / exact < 0.01, "{slow} for {exact}");
     }
 }

@@ -40,7 +40,7 @@ pub use latency::{Latencies, Percentiles};
 pub use ledger::Ledger;
 pub use machine::{Machine, device_bytes, directory_bytes, free_bytes, sync_ns};
 pub use matrix::{EngineReport, Matrix, MatrixReport, SCHEMA};
-pub use paper::{Experiment, Figure, Paper, PaperRow, Shape, Variant};
+pub use paper::{Experiment, Figure, Paper, PaperRow, Place, Shape, Variant};
 pub use phase::{Bench, Phase, Silent, Watch};
 pub use quick::{QuickConfig, QuickReport, Verdict, quick, quick_bytes_needed};
 pub use record::Values;

@@ -41,6 +41,8 @@ pub struct Matrix {
     pub setup: Setup,
     /// Options for one engine only: engine, option, value.
     pub extra: Vec<(String, String, String)>,
+    /// Engines whose databases are in the directory on persistent memory instead of `scratch`.
+    pub on_pm: Vec<String>,
     /// Directory for databases. It belongs to this run, and its creator removes it.
     pub scratch: PathBuf,
     /// Directory in which cells are stored and looked up.
@@ -126,6 +128,13 @@ impl Matrix {
         self.engines
             .iter()
             .try_for_each(|name| engines.named(name).map(drop))?;
+        if self.setup.pm.is_none()
+            && let Some(engine) = self.on_pm.first()
+        {
+            return Err(Error::invalid(format!(
+                "the files of {engine} belong on persistent memory: name a directory on it with --pm-dir"
+            )));
+        }
         match self
             .extra
             .iter()
@@ -175,9 +184,12 @@ impl Matrix {
 
     /// Persistent memory in bytes for one database at a time, and for a loaded copy of each
     /// engine's database where one is kept. Each engine may use `bytes`, or its own `pm_bytes`
-    /// option.
+    /// option, or what its files need if they are there.
     fn pm_bytes_needed(&self, bytes: u64) -> u64 {
         let told = |engine: &String| {
+            if self.on_pm.contains(engine) {
+                return self.config.bytes_needed();
+            }
             let its = self
                 .extra
                 .iter()
@@ -205,6 +217,14 @@ impl Matrix {
         setup
     }
 
+    /// The directory of the databases of `engine`. On persistent memory it is beside those for
+    /// pools.
+    fn home(&self, engine: &str) -> PathBuf {
+        let pm = self.setup.pm.as_ref();
+        pm.filter(|_| self.on_pm.iter().any(|name| name == engine))
+            .map_or_else(|| self.scratch.clone(), |pm| pm.directory.join("files"))
+    }
+
     /// The persistent memory of a database in `directory`.
     fn pm_beside(&self, directory: &Path) -> Option<PmBudget> {
         let PmBudget {
@@ -228,7 +248,7 @@ impl Matrix {
 
     fn cell(&self, engine: &str, round: u32, watch: &dyn Watch) -> Result<Cell> {
         let file_name = engine.replace([':', '/'], "-");
-        let directory = self.scratch.join(format!("{file_name}-{round}"));
+        let directory = self.home(engine).join(format!("{file_name}-{round}"));
         let spec = CellSpec {
             engine: engine.to_owned(),
             round,
@@ -284,7 +304,7 @@ impl Matrix {
             engine.replace([':', '/'], "-"),
             crc32c(&load)
         );
-        let directory = self.scratch.join(name);
+        let directory = self.home(engine).join(name);
         if directory.exists() {
             return Ok(Ok(directory));
         }

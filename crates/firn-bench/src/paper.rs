@@ -6,6 +6,7 @@
 
 mod block;
 mod lab;
+mod tlsm;
 
 use crate::cell::Cell;
 use crate::record::Values;
@@ -46,7 +47,7 @@ pub struct Experiment {
     pub paper: &'static str,
     /// The reason why ours may differ.
     pub differs: &'static str,
-    /// The figure of a run's last workload that is compared.
+    /// The figure that is compared.
     pub figure: Figure,
     variants: fn(&Shape) -> Result<Vec<Variant>>,
 }
@@ -67,14 +68,27 @@ pub struct Shape {
 pub struct Variant {
     /// The setting, such as `40 M records`.
     pub name: String,
-    /// The run. Only its last workload counts.
+    /// The run. Only its last workload counts, or its load: [`Figure::is_of_load`].
     pub config: RunConfig,
     /// DRAM for each engine, in bytes.
     pub memory_bytes: u64,
     /// Options for both engines, under names shared by all engines.
     pub options: Vec<(&'static str, String)>,
+    /// Options for FirnDB's profiles only, on either side.
+    pub firn: Vec<(&'static str, String)>,
     /// Options for the paper's design only, if the engine is the profile that implements it.
     pub own: Vec<(&'static str, String)>,
+    /// The place of the baseline's files.
+    pub place: Place,
+}
+
+/// The place of an engine's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Place {
+    /// The directory for databases.
+    Ssd,
+    /// The directory on persistent memory.
+    Pm,
 }
 
 /// A figure measured in a run.
@@ -106,6 +120,17 @@ pub enum Figure {
     OpeningSeconds,
     /// Operations in the slowest second divided by those in the median second; more is better.
     SlowestSecond,
+    /// Mean latency of an operation in microseconds; less is better.
+    MicrosPerOperation,
+    /// Mean latency of an insert of the load in microseconds; less is better.
+    LoadMicros,
+    /// Seconds in inserts of the load that took longer than 0.5 ms, by the histogram of their
+    /// latencies, because not every engine counts its stalls; less is better.
+    StallSeconds,
+    /// Bytes written for tables while loading, to all media: by compactions and by flushes, because
+    /// LevelDB counts both together. The log is left out. An engine that counts nothing has the
+    /// kernel's bytes, log included; less is better.
+    CompactionBytes,
 }
 
 impl Figure {
@@ -124,7 +149,30 @@ impl Figure {
             Figure::LogBytes => "bytes of logs",
             Figure::OpeningSeconds => "seconds to open",
             Figure::SlowestSecond => "slowest second by the median one",
+            Figure::MicrosPerOperation => "us/operation",
+            Figure::LoadMicros => "us/insert",
+            Figure::StallSeconds => "seconds in inserts above 0.5 ms",
+            Figure::CompactionBytes => "bytes written for tables, all media",
         }
+    }
+
+    /// True if it is a figure of the load that the run begins with, so that a run can go on with
+    /// another workload for another figure.
+    pub fn is_of_load(self) -> bool {
+        matches!(
+            self,
+            Figure::LoadMicros | Figure::StallSeconds | Figure::CompactionBytes
+        )
+    }
+
+    /// The phase of `cell` that it is a figure of, if the cell completed all workloads.
+    fn phase_of(self, cell: &Cell) -> Option<&PhaseReport> {
+        let phase = if self.is_of_load() {
+            cell.phases.first()
+        } else {
+            cell.phases.last()
+        };
+        phase.filter(|_| cell.phases.len() == cell.config.workloads.len())
     }
 
     /// The figure in `phase` of `cell`; `None` if the engine, or the kernel, does not report it.
@@ -148,9 +196,20 @@ impl Figure {
             Figure::LogBytes => phase.engine.log_bytes? as f64,
             Figure::OpeningSeconds => phase.engine.opening.as_ref()?.seconds,
             Figure::SlowestSecond => phase.timeline.min as f64 / phase.timeline.median as f64,
+            Figure::MicrosPerOperation | Figure::LoadMicros => phase.latency.mean_us,
+            Figure::StallSeconds => phase.latency_by_sort.get("write")?.slow_seconds?,
+            Figure::CompactionBytes => match tables() {
+                Some(files) => files + phase.engine.written("pm", is_of_lists) as f64,
+                None => phase.written_bytes_by(Counted::Kernel)? as f64,
+            },
         })
         .filter(|figure| figure.is_finite())
     }
+}
+
+/// True if `owner` of persistent memory holds tables of profile `tlsm`.
+fn is_of_lists(owner: &str) -> bool {
+    ["skiplist", "payload"].contains(&owner)
 }
 
 /// The result of a variant.
@@ -185,7 +244,7 @@ pub struct PaperRow {
 
 impl Paper {
     /// All papers.
-    pub const ALL: [&'static Paper; 2] = [&block::PAPER, &lab::PAPER];
+    pub const ALL: [&'static Paper; 3] = [&block::PAPER, &lab::PAPER, &tlsm::PAPER];
 
     /// The paper named `name`.
     ///
@@ -211,9 +270,22 @@ impl Variant {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] if its settings cannot be serialized.
     pub fn run_name(&self) -> Result<String> {
-        let run = serde_json::to_vec(&(&self.config, self.memory_bytes, &self.options, &self.own));
+        let options = (&self.options, &self.firn, &self.own);
+        let run = serde_json::to_vec(&(&self.config, self.memory_bytes, options, self.place));
         let run = run.map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
         Ok(format!("{:08x}", crc32c(&run)))
+    }
+
+    /// The options for `engine`; `design` is the profile that implements the paper's design.
+    pub fn options_of(&self, engine: &str, design: &str) -> Vec<(&'static str, String)> {
+        let of_firn = self.firn.iter().filter(|_| engine.starts_with("firn:"));
+        let own = self.own.iter().filter(|_| engine == design);
+        self.options
+            .iter()
+            .chain(of_firn)
+            .chain(own)
+            .cloned()
+            .collect()
     }
 }
 
@@ -231,8 +303,12 @@ impl Experiment {
 
     /// The result of `variant` from the `cells` of a baseline and of the paper's design.
     pub fn row(&self, variant: &Variant, cells: &[Cell], baseline: &str) -> PaperRow {
-        let figure = |cell: &Cell| self.figure.of(cell, last_phase(cell)?);
-        let cpu_us = |cell: &Cell| last_phase(cell).map(PhaseReport::cpu_us_per_operation);
+        let figure = |cell: &Cell| self.figure.of(cell, self.figure.phase_of(cell)?);
+        let cpu_us = |cell: &Cell| {
+            self.figure
+                .phase_of(cell)
+                .map(PhaseReport::cpu_us_per_operation)
+        };
         let of = |is_baseline: bool| {
             cells
                 .iter()
@@ -254,20 +330,13 @@ impl Experiment {
             baseline_cpu_us: Spread::of(of(true).filter_map(cpu_us)),
             our_cpu_us: Spread::of(of(false).filter_map(cpu_us)),
             opening_steps: of(false)
-                .find_map(|cell| last_phase(cell)?.engine.opening.as_ref())
+                .find_map(|cell| self.figure.phase_of(cell)?.engine.opening.as_ref())
                 .map_or_else(Vec::new, |opening| opening.steps.clone()),
             ratio: Spread::of(of(false).filter_map(ratio)),
             paper: self.paper.to_owned(),
             differs: self.differs.to_owned(),
         }
     }
-}
-
-/// The last workload's phase, if the cell completed all workloads.
-fn last_phase(cell: &Cell) -> Option<&PhaseReport> {
-    cell.phases
-        .last()
-        .filter(|_| cell.phases.len() == cell.config.workloads.len())
 }
 
 /// A run of `workloads` with the papers' common settings: process durability, default

@@ -518,7 +518,18 @@ fn a_papers_experiments_stand_beside_its_figures() {
             .contains("fig18")
     );
     for (arguments, code, word) in [
-        (&["tlsm"][..], 3, "block, lab"),
+        (&["pmdb"][..], 3, "block, lab, tlsm"),
+        (
+            &[
+                "tlsm",
+                "--baseline",
+                "firn:classic",
+                "--experiments",
+                "fig5a",
+            ],
+            2,
+            "--pm-dir",
+        ),
         (&["block", "--experiments", "fig99"], 2, "fig5"),
         (&["lab"], 3, "rocksdb-pm"),
     ] {

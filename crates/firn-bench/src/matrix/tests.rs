@@ -1,11 +1,13 @@
 //! The output of a matrix matches its schema; and the refusals before it starts.
 
-use super::{Matrix, Setup};
+use super::{Engines, Matrix, Setup};
 use crate::engine::PmBudget;
+use crate::firn::Firn;
 use crate::sample;
 use firn_base::ErrorKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Fields whose keys are names of engines, options or kinds of operations, which are not part of
 /// the schema.
@@ -127,6 +129,7 @@ fn what_would_not_fit_is_refused() {
                 ..report.setup.clone()
             },
             extra: extra.iter().map(of).collect(),
+            on_pm: Vec::new(),
             scratch: directory.path().to_owned(),
             cells: directory.path().join("cells"),
             child: Vec::new(),
@@ -143,4 +146,33 @@ fn what_would_not_fit_is_refused() {
     }
     let fits = matrix(1 << 60, &[("pm_bytes", "1048576")]).check_room();
     assert!(fits.is_ok(), "what it alone is told counts: {fits:?}");
+}
+
+/// Files on persistent memory are apart from pools there, and need a directory.
+#[test]
+fn files_may_be_on_persistent_memory() {
+    let report = sample::report();
+    let mut matrix = Matrix {
+        engines: vec!["x".to_owned(), "y".to_owned()],
+        rounds: 1,
+        config: report.config.clone(),
+        setup: report.setup.clone(),
+        extra: Vec::new(),
+        on_pm: vec!["x".to_owned()],
+        scratch: "/scratch".into(),
+        cells: "/cells".into(),
+        child: Vec::new(),
+    };
+    let directory = matrix.home("x").join("x-0");
+    assert_eq!(directory, Path::new("/dev/shm/files/x-0"));
+    let pool = matrix.setup_of("x", directory.clone()).pm.unwrap();
+    assert_ne!(pool.directory, directory);
+    assert_eq!(matrix.home("y"), Path::new("/scratch"));
+    assert_eq!(matrix.pm_bytes_needed(1), matrix.config.bytes_needed());
+    matrix.setup.pm = None;
+    let engines = Engines::new(Firn::all());
+    matrix.engines = vec!["firn:classic".to_owned()];
+    matrix.on_pm = matrix.engines.clone();
+    let error = matrix.check(&engines).unwrap_err();
+    assert!(error.to_string().contains("--pm-dir"), "{error}");
 }

@@ -6,7 +6,7 @@
 //! ratio of data to table size must be preserved: `--scale 8` has 2 MB tables and 5 M or 10 M
 //! records.
 
-use super::{Experiment, Figure, Paper, Shape, Variant, config};
+use super::{Experiment, Figure, Paper, Place, Shape, Variant, config};
 use firn_base::Result;
 
 const MILLION: u64 = 1_000_000;
@@ -125,7 +125,9 @@ fn variant(
         config,
         memory_bytes,
         options,
+        firn: Vec::new(),
         own: Vec::new(),
+        place: Place::Ssd,
     })
 }
 

@@ -6,7 +6,7 @@
 //! design's persistent memory is set here, scaled; the baseline's comes from the command line
 //! (`--pm-bytes`), 8 GB in the paper.
 
-use super::{Experiment, Figure, Paper, Shape, Variant, config};
+use super::{Experiment, Figure, Paper, Place, Shape, Variant, config};
 use firn_base::Result;
 
 const RECORDS: u64 = 90_000_000;
@@ -244,7 +244,9 @@ fn variant(
         config,
         memory_bytes,
         options,
+        firn: Vec::new(),
         own: memory.options(),
+        place: Place::Ssd,
     })
 }
 

@@ -41,12 +41,83 @@ fn every_variant_can_be_run() {
             assert!(experiment.variants(&Shape { scale: 0, ..SHAPE }).is_err());
         }
     }
-    assert!(
-        Paper::named("tlsm")
-            .unwrap_err()
-            .to_string()
-            .contains("block, lab")
-    );
+    let error = Paper::named("pmdb").unwrap_err().to_string();
+    assert!(error.contains("block, lab, tlsm"), "{error}");
+}
+
+#[test]
+fn options_go_to_the_engines_that_they_are_for() {
+    let variant = tlsm::PAPER.experiments[0]
+        .variants(&SHAPE)
+        .unwrap()
+        .remove(0);
+    assert_eq!(variant.place, Place::Ssd);
+    let has = |engine: &str, name: &str| {
+        let options = variant.options_of(engine, tlsm::PAPER.engine);
+        options.iter().any(|(option, _)| *option == name)
+    };
+    for (name, who) in [
+        ("write_buffer_bytes", [true, true, true]),
+        ("level_base_bytes", [false, true, true]),
+        ("tlsm_build", [false, false, true]),
+    ] {
+        assert_eq!(
+            ["leveldb", "firn:classic", "firn:tlsm"].map(|e| has(e, name)),
+            who
+        );
+    }
+}
+
+#[test]
+fn the_pool_of_tlsm_has_room_for_its_data() {
+    for experiment in tlsm::PAPER.experiments {
+        for variant in experiment.variants(&Shape { scale: 4, ..SHAPE }).unwrap() {
+            let own = |name: &str| {
+                let mut options = variant.own.iter();
+                options
+                    .find(|(option, _)| *option == name)
+                    .unwrap()
+                    .1
+                    .clone()
+            };
+            let pool: f64 = own("pm_bytes").parse().unwrap();
+            let share = pool / variant.config.loaded_bytes() as f64;
+            let name = (experiment.id, &variant.name);
+            if own("tlsm_tiering") == "lru" {
+                assert_eq!(pool, 2e9, "{name:?}");
+            } else if variant.config.values.sizes.max() == 100 {
+                assert!((1.7..1.9).contains(&share), "{name:?}: {share}");
+            } else {
+                assert!((1.36..1.65).contains(&share), "{name:?}: {share}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_figure_of_a_load_is_its_first_phase() {
+    let mut cell = sample::report().cells.remove(0);
+    let figure = |cell: &Cell, figure: Figure| figure.of(cell, figure.phase_of(cell)?);
+    let [first, last] = [0, 1].map(|i| cell.phases[i].latency.mean_us);
+    assert_eq!(figure(&cell, Figure::LoadMicros), Some(first));
+    assert_eq!(figure(&cell, Figure::MicrosPerOperation), Some(last));
+    assert_eq!(figure(&cell, Figure::StallSeconds), None, "no writes");
+    let engine = &mut cell.phases[0].engine;
+    engine.traffic[0].cause = "payload".to_owned();
+    let tables = engine.traffic[0].written_bytes + engine.traffic[1].written_bytes;
+    assert_eq!(figure(&cell, Figure::CompactionBytes), Some(tables as f64));
+    let phase = &mut cell.phases[0];
+    phase.engine.traffic.clear();
+    let counted = phase.os_written_bytes.map(|bytes| bytes as f64);
+    let writes = phase.latency_by_sort["read"].clone();
+    phase
+        .latency_by_sort
+        .insert("write".to_owned(), writes.clone());
+    assert_eq!(figure(&cell, Figure::CompactionBytes), counted);
+    assert_eq!(figure(&cell, Figure::StallSeconds), writes.slow_seconds);
+    assert!(writes.slow_seconds > Some(0.0));
+    cell.phases.pop();
+    assert_eq!(figure(&cell, Figure::LoadMicros), None, "it did not end");
 }
 
 #[test]
@@ -143,6 +214,18 @@ fn what_runs_the_same_has_one_name() {
     let (block, lab) = (
         |id| names(&block::PAPER, id, 20),
         |id| names(&lab::PAPER, id, 20),
+    );
+    let tlsm = |id| names(&tlsm::PAPER, id, 4);
+    for (one, other) in [("fig5a", "fig5b"), ("fig5g", "fig5h"), ("fig6a", "fig6b")] {
+        assert_eq!(tlsm(one), tlsm(other));
+    }
+    assert_eq!(tlsm("fig7b"), tlsm("fig5c")[6..]);
+    assert_eq!(tlsm("fig7c")[2], tlsm("fig5d")[8]);
+    assert_eq!(tlsm("fig5a")[8], tlsm("fig5c")[3]);
+    assert_ne!(
+        tlsm("tab1")[2],
+        tlsm("fig5c")[3],
+        "the baseline's place counts"
     );
     assert_eq!(block("fig5"), block("fig7"));
     assert_eq!(

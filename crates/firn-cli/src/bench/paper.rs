@@ -9,13 +9,14 @@ use crate::output::{print, print_json};
 use crate::progress::BenchProgress;
 use clap::Args;
 use firn_bench::{
-    Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, Setup, Shape, Variant,
+    Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, Place as FilesPlace, Setup,
+    Shape, Variant,
 };
 use std::collections::BTreeMap;
 
 #[derive(Debug, Args)]
 pub(super) struct Paper {
-    /// The paper: block or lab
+    /// The paper: block, lab or tlsm
     paper: String,
     /// Experiments by figure, separated by commas [default: all]. `--experiments help` lists them
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -62,6 +63,9 @@ impl Paper {
             seconds_min: self.place.seconds,
         };
         let setup = super::ycsb::setup(&options, pm.as_ref().map(|(_, budget)| budget.clone()))?;
+        if pm.is_none() {
+            refuse_without_pm(&chosen, &shape, pair, paper.engine)?;
+        }
         let cells = self.place.cells(&scratch);
         let (mut rows, mut failed) = (Vec::new(), false);
         for experiment in chosen {
@@ -77,6 +81,10 @@ impl Paper {
                     extra: pair
                         .iter()
                         .flat_map(|engine| options_of(variant, engine, paper.engine))
+                        .collect(),
+                    on_pm: (variant.place == FilesPlace::Pm)
+                        .then(|| pair[0].to_owned())
+                        .into_iter()
                         .collect(),
                     scratch: scratch.path().to_owned(),
                     // Results of another experiment with the same run are reused.
@@ -140,13 +148,40 @@ impl Paper {
     }
 }
 
+/// Refuses experiments that need persistent memory.
+fn refuse_without_pm(
+    chosen: &[&Experiment],
+    shape: &Shape,
+    pair: [&str; 2],
+    design: &str,
+) -> Outcome<()> {
+    for experiment in chosen {
+        let needs_it = |variant: &Variant| {
+            let has_pool = |engine| {
+                let options = variant.options_of(engine, design);
+                options.iter().any(|(name, _)| *name == "pm_bytes")
+            };
+            variant.place == FilesPlace::Pm || pair.into_iter().any(has_pool)
+        };
+        if experiment.variants(shape)?.iter().any(needs_it) {
+            return Err(Failure::usage(format!(
+                "experiment {} needs persistent memory: name a directory on it with --pm-dir, and --pm-bytes",
+                experiment.id
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The options of `variant` for an engine; `design` is the profile that implements the paper's
 /// design.
 fn options_of(variant: &Variant, engine: &str, design: &str) -> Vec<(String, String, String)> {
-    let of =
-        |(name, value): &(&str, String)| (engine.to_owned(), (*name).to_owned(), value.clone());
-    let own = variant.own.iter().filter(|_| engine == design);
-    variant.options.iter().chain(own).map(of).collect()
+    let of = |(name, value): (&str, String)| (engine.to_owned(), name.to_owned(), value);
+    variant
+        .options_of(engine, design)
+        .into_iter()
+        .map(of)
+        .collect()
 }
 
 fn say_failures(cells: &[Cell]) {

@@ -117,6 +117,7 @@ impl Ycsb {
                 .iter()
                 .map(|Extra(engine, name, value)| (engine.clone(), name.clone(), value.clone()))
                 .collect(),
+            on_pm: Vec::new(),
             scratch: scratch.path().to_owned(),
             cells: self.place.cells(&scratch),
             child: child.iter().map(|word| (*word).to_owned()).collect(),

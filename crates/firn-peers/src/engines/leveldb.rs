@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `write_buffer_size` | memory / 8, at most 64 MiB | FirnDB's share; the default is 4 MiB |
 //! | `block_cache` | memory less two memtables | it has two: one filling and one being flushed |
-//! | filter | Bloom, 10 bits | FirnDB has 10 too |
+//! | filter | Bloom, 10 bits; option `filter_bits`, 0 for none | FirnDB has 10 too |
 //! | `block_size` | 4 KiB | the default |
 //! | `max_open_files` | 10,000 | with 2 MiB tables the default of 1,000 reopens them often |
 //! | `verify_checksums` | on | FirnDB and RocksDB verify every block that they read |
@@ -42,13 +42,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) struct LevelDb;
 
 fn share(setup: &Setup) -> Result<Share> {
-    setup.refuse_unknown(&["write_buffer_bytes", "block_cache_bytes"])?;
+    setup.refuse_unknown(&["write_buffer_bytes", "block_cache_bytes", "filter_bits"])?;
     match setup.compression {
         Compression::None => Share::of(setup, WRITE_BUFFERS, u64::MAX),
         Compression::Lz4 => Err(Error::invalid(
             "leveldb has no lz4: choose the compression none",
         )),
     }
+}
+
+/// Bits of the filter per key; 0 for no filter.
+fn filter_bits(setup: &Setup) -> Result<i32> {
+    Ok(setup.extra("filter_bits")?.unwrap_or(FILTER_BITS))
 }
 
 impl Engine for LevelDb {
@@ -61,13 +66,13 @@ impl Engine for LevelDb {
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
-        let Ok(share) = share(setup) else {
+        let (Ok(share), Ok(filter_bits)) = (share(setup), filter_bits(setup)) else {
             return BTreeMap::new();
         };
         described([
             ("write_buffer_size", share.write_buffer_bytes.to_string()),
             ("block_cache", share.cache_bytes.to_string()),
-            ("filter", format!("bloom, {FILTER_BITS} bits")),
+            ("filter", format!("bloom, {filter_bits} bits")),
             ("block_size", BLOCK_BYTES.to_string()),
             ("max_open_files", OPEN_FILES_MAX.to_string()),
             ("compression", "none".to_owned()),
@@ -81,7 +86,7 @@ impl Engine for LevelDb {
         let tuning = Tuning {
             write_buffer_bytes: usize::try_from(share.write_buffer_bytes).unwrap_or(usize::MAX),
             cache_bytes: usize::try_from(share.cache_bytes).unwrap_or(usize::MAX),
-            filter_bits: FILTER_BITS,
+            filter_bits: filter_bits(setup)?,
             block_bytes: BLOCK_BYTES,
             open_files_max: OPEN_FILES_MAX,
         };

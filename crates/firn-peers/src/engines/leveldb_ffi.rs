@@ -101,6 +101,7 @@ const NO_COMPRESSION: c_int = 0;
 pub(super) struct Tuning {
     pub(super) write_buffer_bytes: usize,
     pub(super) cache_bytes: usize,
+    /// Bits per key; 0 for no filter.
     pub(super) filter_bits: i32,
     pub(super) block_bytes: usize,
     pub(super) open_files_max: i32,
@@ -147,7 +148,9 @@ impl Database {
             leveldb_options_set_max_open_files(this.options, tuning.open_files_max);
             leveldb_options_set_compression(this.options, NO_COMPRESSION);
             leveldb_options_set_cache(this.options, this.cache);
-            leveldb_options_set_filter_policy(this.options, this.filter);
+            if tuning.filter_bits > 0 {
+                leveldb_options_set_filter_policy(this.options, this.filter);
+            }
             leveldb_readoptions_set_verify_checksums(this.read, 1);
             leveldb_writeoptions_set_sync(this.synced, 1);
             let mut error = ptr::null_mut();
