@@ -220,11 +220,13 @@ impl Firn {
             .extra("pm_log_buffer_bytes")?
             .unwrap_or(limits.pm_log_buffer_bytes);
         let pool_bytes = setup.extra("pm_bytes")?;
+        // An engine with 0 bytes has no pool.
         let pool = |pm: &PmBudget| {
             let bytes = pool_bytes.unwrap_or(pm.bytes);
-            PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
+            let place = pm.directory.join("firn.pool");
+            (bytes > 0).then(|| PmConfig::at(place, Backend::Emulated, bytes))
         };
-        let pm = setup.pm.as_ref().map(pool);
+        let pm = setup.pm.as_ref().and_then(pool);
         set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;
         Ok(Options::default()
