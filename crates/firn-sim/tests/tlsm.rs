@@ -258,6 +258,49 @@ fn tlsm_09_full_pool_clears_itself() {
     });
 }
 
+/// Updates in place of new keys leave garbage, so writers wait until it was collected, and none is
+/// refused. At rest nothing is copied in and out without end.
+#[test]
+fn tlsm_09_updates_wait_for_room() {
+    let mut rig = Rig::new(Profile::Tlsm, lists(1 << 20, Tiering::None));
+    for i in 0..30_000_u64 {
+        let key = format!("key{:07}", rig.random.below(2_500)).into_bytes();
+        let value = vec![i as u8; 100];
+        rig.db.put(&key, &value).expect("a put is not refused");
+        rig.model.insert(key, value);
+        if i % 7 == 0 {
+            rig.inline.run();
+        }
+    }
+    rig.settle();
+    let lists = tlsm(&rig);
+    // Ten times what the pool holds was written.
+    assert!(lists.flushed_bytes > 3 << 20, "{lists:?}");
+    rig.check();
+}
+
+/// A pool that holds about half of the data, with values that take more room in a list than in a
+/// file: what comes in at rest stays, or goes once.
+#[test]
+fn tlsm_rest_ends() {
+    for pool_bytes in [512 << 10, 640 << 10, 768 << 10] {
+        let mut rig = Rig::loaded(Profile::Tlsm, 6_000, lists(pool_bytes, Tiering::Lru));
+        for round in 0..10 {
+            rig.put(50 * round, 300);
+            let clock = rig.options.environment.clock.clone().unwrap();
+            for _ in 0..120 {
+                clock.advance(std::time::Duration::from_secs(1));
+                rig.inline.run();
+            }
+        }
+        let before = tlsm(&rig);
+        rig.settle();
+        let after = tlsm(&rig);
+        assert_eq!(before.promoted_bytes, after.promoted_bytes);
+        rig.check();
+    }
+}
+
 #[test]
 fn tlsm_10_a_cut_compaction_goes_on() {
     row(&mechanisms::TLSM_RESUME, "went on", || {

@@ -40,7 +40,7 @@ use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
 use crate::tlsm::{CutJob, ListFacts};
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
-use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
+use firn_base::sync::{ArcSwapOption, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub(crate) struct Jobs {
     /// Compactions whose sub-tasks any worker may run.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) rate_limiter: RateLimiter,
+    /// True if nothing was running and nothing was due when a worker last looked.
+    all_done: AtomicBool,
     /// The number of finished jobs, and a condition that wakes the threads waiting for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -105,6 +107,7 @@ impl Jobs {
             cut: Mutex::default(),
             shared: Mutex::default(),
             rate_limiter,
+            all_done: AtomicBool::new(false),
             progress: Default::default(),
         }
     }
@@ -196,7 +199,18 @@ impl Engine {
             // else would clear its error.
             self.jobs.error.store(None);
         }
+        let may_compact = compactions && !jobs.manual && self.jobs.rate_limiter.may_begin();
+        let is_running = jobs.flushing || jobs.compacting > 0;
+        let all_done = plan.is_none() && may_compact && !is_running;
+        if all_done && !self.jobs.all_done.swap(true, Ordering::AcqRel) {
+            self.progressed();
+        }
         plan.map(|plan| self.mark(&mut jobs, plan, &state))
+    }
+
+    /// True if no background work is running or due, so that none will make room.
+    pub(crate) fn is_all_done(&self) -> bool {
+        self.jobs.all_done.load(Ordering::Acquire)
     }
 
     /// The lists' part of persistent memory, in profiles that have one.
@@ -269,6 +283,7 @@ impl Engine {
         if let Some(resume) = &plan.resume {
             self.jobs.cut.lock().retain(|cut| !Arc::ptr_eq(cut, resume));
         }
+        self.jobs.all_done.store(false, Ordering::Release);
         // No flush may begin while borders change, because its output ends at those that it knows.
         jobs.flushing |= plan.reason == Reason::Flush || plan.how == How::Border;
         jobs.compacting += usize::from(plan.reason != Reason::Flush);
@@ -464,8 +479,12 @@ impl Engine {
             let state = self.state.load();
             let buffers = state.memtables.iter();
             let buffers_bytes: u64 = buffers.map(|buffer| buffer.capacity_bytes() as u64).sum();
-            self.write_stall
-                .set_fullness(lists.fullness(buffers_bytes, buffer_bytes));
+            let fullness = lists.fullness(buffers_bytes, buffer_bytes);
+            if self.write_stall.set_fullness(fullness) < fullness {
+                // Work that makes room may have become due by this.
+                self.jobs.all_done.store(false, Ordering::Release);
+                self.executor.wake();
+            }
         }
         let debt = self.debt();
         self.jobs.rate_limiter.update(&debt);
@@ -491,10 +510,11 @@ impl Engine {
         self.revoke_cursors(tick.saturating_sub(1));
     }
 
-    /// Freezes the active memtable if persistent memory is full: it has deletes only, or little
-    /// else, and their compaction makes room.
+    /// Freezes the active memtable if persistent memory is full and it has deletes, because their
+    /// compaction makes room. The flush of anything else would only take some.
     fn flush_if_full(&self) {
-        if self.write_stall.is_full() && self.next_log_may_begin() && self.may_add_buffer(0) {
+        let may_flush = self.write_stall.is_full() && self.next_log_may_begin();
+        if may_flush && self.may_add_buffer(0) && self.write_stall.has_deletes() {
             let mut queue = self.commit.lock();
             if queue.active.used_bytes() > Memtable::EMPTY_BYTES {
                 self.switch_buffer(&mut queue, 0);

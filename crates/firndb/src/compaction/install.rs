@@ -21,7 +21,7 @@ use crate::manifest::{Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::read::state::Touched;
 use crate::read::table_run::TableRun;
-use crate::tlsm::NewList;
+use crate::tlsm::{Done, NewList};
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
@@ -230,6 +230,9 @@ impl Engine {
     ) {
         let elapsed_ns = self.clock.now_ns() - start_ns;
         let elapsed = Duration::from_nanos(elapsed_ns);
+        if let Some(lists) = self.compaction.lists.as_ref() {
+            lists.done(done(plan));
+        }
         if plan.reason == Reason::Flush {
             let bytes = plan
                 .buffer
@@ -250,11 +253,6 @@ impl Engine {
             self.write_stall
                 .drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
-        if let Some(lists) = self.compaction.lists.as_ref() {
-            let evicted = plan.reason == Reason::Evict;
-            let evicted_by = evicted.then(|| plan.level.0 - from_level.0);
-            lists.counters.done(evicted_by, plan.relocate.is_some());
-        }
         let moved = plan.how == How::Move;
         self.counts
             .jobs
@@ -269,5 +267,17 @@ impl Engine {
             moved,
             elapsed,
         });
+    }
+}
+
+/// The job as lists count it.
+fn done(plan: &Plan) -> Done {
+    match plan.reason {
+        Reason::Evict => Done::Eviction {
+            in_place: plan.source_level() == Some(plan.level),
+        },
+        Reason::Promote => Done::Promotion,
+        _ if plan.relocate.is_some() => Done::Relocation,
+        _ => Done::Other,
     }
 }

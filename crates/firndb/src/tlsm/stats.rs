@@ -24,16 +24,6 @@ pub(crate) struct ListCounters {
     pub(crate) discarded: Counter,
 }
 
-impl ListCounters {
-    /// Counts a compaction. An eviction has moved lists down by `evicted_by` levels.
-    pub(crate) fn done(&self, evicted_by: Option<usize>, is_relocation: bool) {
-        self.evictions.add(u64::from(evicted_by.is_some()));
-        self.evictions_in_place
-            .add(u64::from(evicted_by == Some(0)));
-        self.relocations.add(u64::from(is_relocation));
-    }
-}
-
 /// Searches in lists whose filter did not rule the key out.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct ListSearches {

@@ -10,7 +10,7 @@ use super::stats::ListCounters;
 use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
 use crate::read::table_run::TableCache;
 use crate::write::write_stall::{Fullness, PM_FULL};
-use firn_base::sync::Mutex;
+use firn_base::sync::{AtomicBool, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
 use firn_table::pm_skiplist::{
@@ -34,6 +34,22 @@ pub(crate) struct ListStore {
     /// The anchors in use.
     pub(super) slots: Mutex<HashSet<u16>>,
     pub(crate) counters: ListCounters,
+    /// False after a table left, or found no room, until something is flushed or compacted: if
+    /// tables from files came in again meanwhile, they would go in and out forever.
+    may_promote: AtomicBool,
+}
+
+/// A job that was installed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Done {
+    /// Lists left, down a level or in their place.
+    Eviction { in_place: bool },
+    /// A table from a file came in.
+    Promotion,
+    /// Entries left chunks that were mostly garbage.
+    Relocation,
+    /// A flush, or another compaction.
+    Other,
 }
 
 /// The facts about the lists' part of the pool that a picker needs.
@@ -47,12 +63,31 @@ pub(crate) struct ListFacts {
     pub(crate) node_bytes: u64,
     /// Bytes of chunks.
     pub(crate) chunk_bytes: u64,
+    /// True if tables from files may come in while nothing is written.
+    pub(crate) may_promote: bool,
     /// True if puts are refused, because tables must be in persistent memory and it has room for
     /// little more than the write buffers.
     pub(crate) is_full: bool,
 }
 
 impl ListFacts {
+    /// Room for the flush of write buffers of `bytes` and for the nodes of a compaction.
+    fn reserve_bytes(&self, bytes: u64) -> u64 {
+        self.capacity_bytes / 12 + 16 * self.unit_bytes + self.flush_bytes(bytes)
+    }
+
+    /// Bytes of the lists of write buffers of `bytes`: entries, nodes, and units that are not full.
+    fn flush_bytes(&self, bytes: u64) -> u64 {
+        bytes + bytes / 4 + 3 * self.unit_bytes
+    }
+
+    /// The used share of the capacity from which puts wait for room, while a few write buffers of
+    /// `buffer_bytes` are in use.
+    pub(crate) fn full_share(&self, buffer_bytes: u64) -> f64 {
+        let reserve = self.reserve_bytes(3 * buffer_bytes);
+        1.0 - reserve as f64 / self.capacity_bytes.max(1) as f64
+    }
+
     /// The used share of the capacity.
     pub(crate) fn used_share(&self) -> f64 {
         (self.node_bytes + self.chunk_bytes) as f64 / self.capacity_bytes.max(1) as f64
@@ -95,6 +130,7 @@ impl ListStore {
             filter_bits,
             slots: Mutex::default(),
             counters: ListCounters::default(),
+            may_promote: AtomicBool::new(true),
         })
     }
 
@@ -107,7 +143,23 @@ impl ListStore {
             unit_bytes: self.unit_bytes,
             node_bytes: usage.live(Owner::Skiplist),
             chunk_bytes: usage.live(Owner::Payload),
+            may_promote: self.may_promote.load(Ordering::Relaxed),
             is_full: false,
+        }
+    }
+
+    /// Counts a job that was installed.
+    pub(crate) fn done(&self, job: Done) {
+        let counters = &self.counters;
+        match job {
+            Done::Eviction { in_place } => {
+                counters.evictions.add(1);
+                counters.evictions_in_place.add(u64::from(in_place));
+                self.may_promote.store(false, Ordering::Relaxed);
+            }
+            Done::Promotion => {}
+            Done::Relocation => counters.relocations.add(1),
+            Done::Other => self.may_promote.store(true, Ordering::Relaxed),
         }
     }
 
@@ -119,12 +171,10 @@ impl ListStore {
             return Fullness::Room;
         }
         let facts = self.facts();
-        let compaction = self.capacity_bytes / 12 + 16 * self.unit_bytes;
-        let flushes = buffers_bytes + buffers_bytes / 4;
-        let deletes = buffer_bytes + buffer_bytes / 4;
-        match facts.has_room(compaction + flushes, 1.0) {
+        let needed = facts.reserve_bytes(buffers_bytes);
+        match facts.has_room(needed, 1.0) {
             false => Fullness::Deletes,
-            true if facts.has_room(compaction + flushes + deletes, 1.0) => Fullness::Room,
+            true if facts.has_room(needed + facts.flush_bytes(buffer_bytes), 1.0) => Fullness::Room,
             true => Fullness::Puts,
         }
     }
@@ -149,6 +199,7 @@ impl ListStore {
             Ok(headroom) => Ok(Some(headroom)),
             Err(error) if self.may_spill(&error) => {
                 self.counters.spilled.add(1);
+                self.may_promote.store(false, Ordering::Relaxed);
                 Ok(None)
             }
             Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(PM_FULL)),

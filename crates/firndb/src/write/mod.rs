@@ -55,10 +55,8 @@ impl Engine {
         entries: impl Iterator<Item = Entry<'a>> + Clone,
     ) -> Result<Footprint> {
         self.check_writable()?;
-        let is_refused =
-            |entry: Entry<'_>| entry.kind != Kind::Delete || self.write_stall.refuses_deletes();
-        if self.write_stall.is_full() && entries.clone().any(is_refused) {
-            return Err(Error::new(ErrorKind::NoSpace, write_stall::PM_FULL));
+        if self.write_stall.is_full() {
+            self.wait_for_space(entries.clone())?;
         }
         for entry in entries.clone() {
             if entry.key.is_empty() {
@@ -87,6 +85,42 @@ impl Engine {
             )));
         }
         Ok(footprint)
+    }
+
+    /// Waits while persistent memory is full and background work may make room in it.
+    ///
+    /// # Errors
+    /// `NoSpace` if none is left to do.
+    #[cold]
+    fn wait_for_space<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone) -> Result<()> {
+        let is_refused = |entry: Entry<'_>| {
+            let stall = &self.write_stall;
+            stall.is_full() && (entry.kind != Kind::Delete || stall.refuses_deletes())
+        };
+        let _entered = self.calls.enter()?;
+        let start_ns = self.clock.now_ns();
+        let has_room = self.wait_for(|| {
+            // Read before the space, which the last work may have freed.
+            let all_done = self.is_all_done();
+            self.update_stall();
+            match entries.clone().any(is_refused) {
+                false => Some(true),
+                true => all_done.then_some(false),
+            }
+        })?;
+        let waited_ns = self.clock.now_ns() - start_ns;
+        self.write_stall
+            .stalled(StallReason::PersistentMemory, waited_ns);
+        match has_room {
+            true => {
+                if self.write_stall.is_full() {
+                    // It has deletes only.
+                    self.write_stall.took_delete();
+                }
+                Ok(())
+            }
+            false => Err(Error::new(ErrorKind::NoSpace, write_stall::PM_FULL)),
+        }
     }
 
     /// Copies `entries` into the active memtable, making room if there is none.

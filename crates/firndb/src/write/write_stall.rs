@@ -116,6 +116,8 @@ pub(crate) struct WriteStall {
     last_buffer: AtomicBool,
     /// The writes that are refused: a [`Fullness`].
     fullness: AtomicU8,
+    /// True if a delete was taken since puts are refused.
+    deletes: AtomicBool,
     stalled_ns: [Counter; StallReason::ALL.len()],
 }
 
@@ -146,19 +148,37 @@ impl WriteStall {
             flush: Ewma(AtomicU64::new(DRAIN_GUESS)),
             last_buffer: AtomicBool::new(false),
             fullness: AtomicU8::new(Fullness::Room as u8),
+            deletes: AtomicBool::new(false),
             stalled_ns: Default::default(),
         }
     }
 
-    /// Sets the writes that are refused.
-    pub(crate) fn set_fullness(&self, fullness: Fullness) {
-        self.fullness.store(fullness as u8, Ordering::Relaxed);
+    /// Sets the writes that are refused. Returns those that were.
+    pub(crate) fn set_fullness(&self, fullness: Fullness) -> Fullness {
+        if fullness == Fullness::Room {
+            self.deletes.store(false, Ordering::Relaxed);
+        }
+        match self.fullness.swap(fullness as u8, Ordering::Relaxed) {
+            0 => Fullness::Room,
+            1 => Fullness::Puts,
+            _ => Fullness::Deletes,
+        }
     }
 
     /// True if some writes are refused, because only deletes can make room.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.fullness.load(Ordering::Relaxed) != Fullness::Room as u8
+    }
+
+    /// Notes a delete that was taken while puts are refused.
+    pub(crate) fn took_delete(&self) {
+        self.deletes.store(true, Ordering::Relaxed);
+    }
+
+    /// True if a delete was taken since puts are refused.
+    pub(crate) fn has_deletes(&self) -> bool {
+        self.deletes.load(Ordering::Relaxed)
     }
 
     /// True if deletes are refused, too, until compactions of earlier ones have made room.

@@ -59,11 +59,15 @@ pub(super) fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     })
 }
 
-/// Compacts a table below level 0 that has any tombstones over other tables.
-pub(super) fn pick_deletes(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+/// Compacts a table below level 0 that `is_due` and has others below it.
+pub(super) fn pick_hiding(
+    state: &ReadState,
+    facts: &Facts<'_>,
+    is_due: impl Fn(&TableRun) -> bool,
+) -> Option<Plan> {
     state.parts().find_map(|(id, part)| {
         let hides = |(level, run): &(Level, &Arc<TableRun>)| {
-            let is_free = run.meta.deletes > 0 && !facts.busy.has(run);
+            let is_free = is_due(run) && !facts.busy.has(run);
             is_free
                 && !level.is_zero()
                 && *level < part.levels.last()

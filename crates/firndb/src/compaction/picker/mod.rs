@@ -121,7 +121,7 @@ pub(crate) fn debt(
     let mut debt = Debt::default();
     debt.buffers = state.memtables.len().saturating_sub(1);
     if let Some(lists) = lists {
-        debt.add(&[tiering::pressure(lists)]);
+        debt.add(&[tiering::pressure(lists, buffer_bytes)]);
     }
     for part in state.parts.iter() {
         debt.bytes += leveled::excess_bytes(part, limits);

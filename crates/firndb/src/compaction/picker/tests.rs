@@ -226,6 +226,7 @@ impl Case {
             unit_bytes: 1 << 10,
             node_bytes: 0,
             chunk_bytes: lists + bytes("other"),
+            may_promote: true,
             is_full: false,
         })
     }

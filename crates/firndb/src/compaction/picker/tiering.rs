@@ -27,6 +27,9 @@ use std::sync::Arc;
 /// it has. In a small pool nothing would ever be linked otherwise.
 const LEVEL0_SHARE: f64 = 0.4;
 
+/// Where no table may leave, writers are slowed from this share below the one at which they wait.
+const SLOW_SHARE: f64 = 0.1;
+
 /// The next action, if one is due.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
     let urgent = (1.0 + lists.tuning.evict_share) / 2.0;
@@ -141,7 +144,8 @@ fn newer_bytes(
 /// A table from a file that persistent memory has room for, of the highest level that has any,
 /// because newest data is read most.
 fn pick_promotion(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
-    if lists.tuning.tiering != Tiering::Lru || !facts.at_rest {
+    let may_come = lists.may_promote && mechanisms::TLSM_LISTS.is_on();
+    if lists.tuning.tiering != Tiering::Lru || !facts.at_rest || !may_come {
         return None;
     }
     let files = state.parts().flat_map(|(id, part)| {
@@ -162,20 +166,22 @@ fn pick_promotion(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Op
 }
 
 /// How far persistent memory is from the limits at which writers are slowed. Where a flush may be a
-/// file they never are.
-pub(super) fn pressure(lists: &ListFacts) -> Pressure {
+/// file they never are. Otherwise they are slowed before they have to wait.
+pub(super) fn pressure(lists: &ListFacts, buffer_bytes: u64) -> Pressure {
     let used = lists.used_share();
+    let full = lists.full_share(buffer_bytes);
     Pressure {
         reason: StallReason::PersistentMemory,
         stall: match lists.tuning.tiering {
-            Tiering::None => ramp(used, 0.9, 1.0),
+            Tiering::None => ramp(used, full - SLOW_SHARE, full),
             Tiering::Leveled(_) | Tiering::Lru => 0.0,
         },
         haste: f64::from(URGENT) * 2.0 * ramp(used, lists.tuning.evict_share, 1.0),
     }
 }
 
-/// The next step of deletes towards what they hide, while persistent memory is full.
+/// The next step of deletes, and then of all entries, towards what they hide, while persistent
+/// memory is full.
 fn pick_full(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
     if !lists.is_full {
         return None;
@@ -184,8 +190,10 @@ fn pick_full(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<
         .parts()
         .filter(|(_, part)| part.level0_tables() > 0)
         .find_map(|(id, part)| pick_level0(id, part, facts));
-    let plan = level0.or_else(|| leveled::pick_deletes(state, facts));
-    plan.or_else(|| pick_relocation(state, facts, lists))
+    level0
+        .or_else(|| leveled::pick_hiding(state, facts, |run| run.meta.deletes > 0))
+        .or_else(|| pick_relocation(state, facts, lists))
+        .or_else(|| leveled::pick_hiding(state, facts, |_| true))
         .map(|plan| match plan.relocate {
             Some(_) => plan,
             None => placed(plan, state, facts),
@@ -276,7 +284,11 @@ fn pick_relocation(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
     let of_lists = || state.tables().filter(|(_, run)| run.meta.list.is_some());
     let live: u64 = of_lists().map(|(_, run)| run.meta.data_bytes).sum();
     let garbage = lists.chunk_bytes.saturating_sub(live);
-    let most = (live as f64 * lists.tuning.garbage_share_max) as u64;
+    // Writers wait for whatever can be gained once it is full.
+    let most = match lists.is_full {
+        true => 0,
+        false => (live as f64 * lists.tuning.garbage_share_max) as u64,
+    };
     let excess = garbage.checked_sub(most).filter(|&excess| excess > 0)?;
     let chunks = chunks_to_leave(state, lists, excess, garbage > most + most / 4);
     let idle = state.parts().flat_map(|(id, part)| {
