@@ -23,12 +23,16 @@ fn each_site_that_is_off_is_noticed() {
         );
     });
     let _silencing_hook = std::panic::take_hook();
+    let late: Vec<String> = verdicts
+        .iter()
+        .filter(|verdict| verdict.is_late && verdict.noticed_by.is_some())
+        .map(|verdict| format!("{} by {:?}", verdict.site.name(), verdict.noticed_by))
+        .collect();
     let named = |wanted: fn(&Verdict) -> bool| -> Vec<&str> {
         let verdicts = verdicts.iter().filter(|verdict| wanted(verdict));
         verdicts.map(|verdict| verdict.site.name()).collect()
     };
     let unnoticed = named(|verdict| verdict.noticed_by.is_none());
-    let late = named(|verdict| verdict.is_late && verdict.noticed_by.is_some());
     // Bypasses the capture of test output, so that the total is visible even on success.
     let _unseen = writeln!(
         std::io::stdout(),
