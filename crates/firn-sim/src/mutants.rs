@@ -61,6 +61,8 @@ const RARE: &[(&str, u64)] = &[
     // log.sealed.sync, manifest.reopen.sync
     ("joint", 236),
     ("joint", 577),
+    // log.flush.sync
+    ("lab_joint", 27),
     // sst.append.sync
     ("block_append", 2),
     // hot.seqno.check

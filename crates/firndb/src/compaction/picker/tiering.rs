@@ -169,14 +169,18 @@ fn pick_promotion(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Op
 /// file they never are. Otherwise they are slowed before they have to wait.
 pub(super) fn pressure(lists: &ListFacts, buffer_bytes: u64) -> Pressure {
     let used = lists.used_share();
-    let full = lists.full_share(buffer_bytes);
+    let slow = lists.full_share(buffer_bytes) - SLOW_SHARE;
+    let hasty = match lists.tuning.tiering {
+        Tiering::None => slow,
+        Tiering::Leveled(_) | Tiering::Lru => lists.tuning.evict_share,
+    };
     Pressure {
         reason: StallReason::PersistentMemory,
         stall: match lists.tuning.tiering {
-            Tiering::None => ramp(used, full - SLOW_SHARE, full),
+            Tiering::None => ramp(used, slow, slow + SLOW_SHARE),
             Tiering::Leveled(_) | Tiering::Lru => 0.0,
         },
-        haste: f64::from(URGENT) * 2.0 * ramp(used, lists.tuning.evict_share, 1.0),
+        haste: f64::from(URGENT) * 2.0 * ramp(used, hasty, 1.0),
     }
 }
 
