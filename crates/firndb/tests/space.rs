@@ -22,9 +22,9 @@ fn put_all(db: &Db, round: u8) {
     });
 }
 
-/// Bytes of tables, on either medium, and of logs. Waits until they are at most `wanted`, because a worker may still hold
-/// a table when it reports that it is done, and a file is removed only after its last reader
-/// releases it.
+/// Bytes of tables, on either medium, and of logs. Waits until they are at most `wanted`, because a
+/// worker may still hold a table when it reports that it is done, and a file is removed only after
+/// its last reader releases it.
 fn file_bytes(db: &Db, dir: &Path, wanted: u64) -> u64 {
     for _ in 0..100_000 {
         if bytes_now(db, dir) <= wanted {
