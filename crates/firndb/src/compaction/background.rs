@@ -40,7 +40,7 @@ use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
 use crate::tlsm::{CutJob, ListFacts};
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
-use firn_base::sync::{ArcSwapOption, AtomicBool, Condvar, Mutex, Ordering};
+use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,8 +68,6 @@ pub(crate) struct Jobs {
     /// Compactions whose sub-tasks any worker may run.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) rate_limiter: RateLimiter,
-    /// True if nothing was running and nothing was due when a worker last looked.
-    all_done: AtomicBool,
     /// The number of finished jobs, and a condition that wakes the threads waiting for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -82,6 +80,8 @@ struct JobState {
     compacting: usize,
     /// True while a user's compaction is running, when no other may start.
     manual: bool,
+    /// True if nothing was running and nothing was due when a worker last looked.
+    all_done: bool,
     /// The key at which a partition is to be divided.
     wanted: Option<Wanted>,
     /// The time of the next retry after a failure; 0 for an immediate one.
@@ -107,7 +107,6 @@ impl Jobs {
             cut: Mutex::default(),
             shared: Mutex::default(),
             rate_limiter,
-            all_done: AtomicBool::new(false),
             progress: Default::default(),
         }
     }
@@ -202,7 +201,8 @@ impl Engine {
         let may_compact = compactions && !jobs.manual && self.jobs.rate_limiter.may_begin();
         let is_running = jobs.flushing || jobs.compacting > 0;
         let all_done = plan.is_none() && may_compact && !is_running;
-        if all_done && !self.jobs.all_done.swap(true, Ordering::AcqRel) {
+        if all_done && !std::mem::replace(&mut jobs.all_done, true) {
+            // Writers may wait for room that nothing will make.
             self.progressed();
         }
         plan.map(|plan| self.mark(&mut jobs, plan, &state))
@@ -210,7 +210,7 @@ impl Engine {
 
     /// True if no background work is running or due, so that none will make room.
     pub(crate) fn is_all_done(&self) -> bool {
-        self.jobs.all_done.load(Ordering::Acquire)
+        self.jobs.state.lock().all_done
     }
 
     /// The lists' part of persistent memory, in profiles that have one.
@@ -283,7 +283,7 @@ impl Engine {
         if let Some(resume) = &plan.resume {
             self.jobs.cut.lock().retain(|cut| !Arc::ptr_eq(cut, resume));
         }
-        self.jobs.all_done.store(false, Ordering::Release);
+        jobs.all_done = false;
         // No flush may begin while borders change, because its output ends at those that it knows.
         jobs.flushing |= plan.reason == Reason::Flush || plan.how == How::Border;
         jobs.compacting += usize::from(plan.reason != Reason::Flush);
@@ -482,7 +482,7 @@ impl Engine {
             let fullness = lists.fullness(buffers_bytes, buffer_bytes);
             if self.write_stall.set_fullness(fullness) < fullness {
                 // Work that makes room may have become due by this.
-                self.jobs.all_done.store(false, Ordering::Release);
+                self.jobs.state.lock().all_done = false;
                 self.executor.wake();
             }
         }

@@ -106,10 +106,7 @@ impl CompactionContext {
     /// True if a job that failed with `error` makes files instead of lists, which is counted.
     fn spills(&self, error: &Error) -> bool {
         let lists = self.lists.as_ref();
-        let spilling = lists.filter(|lists| lists.may_spill(error));
-        spilling
-            .inspect(|lists| lists.counters.spilled.add(1))
-            .is_some()
+        lists.is_some_and(|lists| lists.spills(error))
     }
 
     /// # Errors

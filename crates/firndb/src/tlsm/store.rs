@@ -104,7 +104,8 @@ impl ListStore {
     /// The part of `pool` that lists may take beside `other_bytes` of other owners.
     ///
     /// # Errors
-    /// `Invalid` if it has no room for one write buffer of `buffer_bytes`.
+    /// `Invalid` if it has no room for one write buffer of `buffer_bytes`, or not as much as writes
+    /// need where all tables are there.
     pub(crate) fn new(
         pool: Arc<Pool>,
         tuning: &TlsmTuning,
@@ -122,7 +123,7 @@ impl ListStore {
                  with its nodes); raise pm.size, or lower write_buffer_bytes"
             )));
         }
-        Ok(ListStore {
+        let store = ListStore {
             pool,
             tuning: tuning.clone(),
             unit_bytes,
@@ -131,7 +132,19 @@ impl ListStore {
             slots: Mutex::default(),
             counters: ListCounters::default(),
             may_promote: AtomicBool::new(true),
-        })
+        };
+        // A read-only open has no write buffer.
+        if buffer_bytes > 0
+            && store.facts().full_share(buffer_bytes) <= 0.0
+            && tuning.tiering == Tiering::None
+        {
+            return Err(Error::invalid(format!(
+                "{capacity_bytes} bytes of persistent memory for lists are too few for tuning.tlsm.tiering to keep \
+                 all tables there beside write buffers of {buffer_bytes}; raise pm.size, lower \
+                 write_buffer_bytes, or choose another tiering"
+            )));
+        }
+        Ok(store)
     }
 
     /// The facts for a picker, which does not know yet if puts are refused.
@@ -197,19 +210,20 @@ impl ListStore {
         };
         match promised {
             Ok(headroom) => Ok(Some(headroom)),
-            Err(error) if self.may_spill(&error) => {
-                self.counters.spilled.add(1);
-                self.may_promote.store(false, Ordering::Relaxed);
-                Ok(None)
-            }
+            Err(error) if self.spills(&error) => Ok(None),
             Err(error) if error.kind() == ErrorKind::NoSpace => Err(error.context(PM_FULL)),
             Err(error) => Err(error),
         }
     }
 
-    /// True if tables that find no room, as `error` says, may be files.
-    pub(crate) fn may_spill(&self, error: &Error) -> bool {
-        error.kind() == ErrorKind::NoSpace && self.tuning.tiering != Tiering::None
+    /// True if tables that find no room, as `error` says, become files. It is counted.
+    pub(crate) fn spills(&self, error: &Error) -> bool {
+        let spills = error.kind() == ErrorKind::NoSpace && self.tuning.tiering != Tiering::None;
+        if spills {
+            self.counters.spilled.add(1);
+            self.may_promote.store(false, Ordering::Relaxed);
+        }
+        spills
     }
 
     /// True if compactions link entries.

@@ -169,7 +169,8 @@ fn pick_promotion(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Op
 /// file they never are. Otherwise they are slowed before they have to wait.
 pub(super) fn pressure(lists: &ListFacts, buffer_bytes: u64) -> Pressure {
     let used = lists.used_share();
-    let slow = lists.full_share(buffer_bytes) - SLOW_SHARE;
+    let full = lists.full_share(buffer_bytes);
+    let slow = (full - SLOW_SHARE).max(full / 2.0);
     let hasty = match lists.tuning.tiering {
         Tiering::None => slow,
         Tiering::Leveled(_) | Tiering::Lru => lists.tuning.evict_share,
@@ -177,7 +178,7 @@ pub(super) fn pressure(lists: &ListFacts, buffer_bytes: u64) -> Pressure {
     Pressure {
         reason: StallReason::PersistentMemory,
         stall: match lists.tuning.tiering {
-            Tiering::None => ramp(used, slow, slow + SLOW_SHARE),
+            Tiering::None => ramp(used, slow, full),
             Tiering::Leveled(_) | Tiering::Lru => 0.0,
         },
         haste: f64::from(URGENT) * 2.0 * ramp(used, hasty, 1.0),
