@@ -5,6 +5,8 @@
     reason = "a test stops at the first surprise, and needs not all of it"
 )]
 
+pub(crate) mod pools;
+
 use firndb::{Backend, Cursor, Db, Durability, Options, PmConfig, Profile, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
