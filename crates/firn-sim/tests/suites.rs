@@ -475,6 +475,7 @@ fn what_was_found_stays_mended() {
         ("io_several", 7000),
         ("io_several", 10_288),
         ("tlsm_io", 174_210_172_944),
+        ("lab_io", 225_261_298_326),
     ];
     for (name, seed) in found {
         (Suite::named(name).expect("a suite of this name").run)(seed);

@@ -275,9 +275,11 @@ fn failed_sync(start: Start, mut random: Seed) -> Tally {
     assert!(now == *session.history.now());
     match random.below(3) {
         0 => {
-            // Closed and opened again in the same process.
+            // Closed and opened again in the same process. Where a pool lies under the log, hardly
+            // anything is synced: the fault may still be due.
             let history = session.history.clone();
             drop(session);
+            fs.heal();
             recover_and_settle(&setup, &machine, &history, Death::Kill, &mut random)
         }
         _ => die_and_settle(&session, &mut random),
