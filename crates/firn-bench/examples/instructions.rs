@@ -7,9 +7,12 @@
 //! - `get-block`: of such records, read for the second time, from cached blocks: each becomes a
 //!   row;
 //! - `get-absent`: of keys between them, which the filter excludes;
-//! - `scan`: of 50 entries each, likewise.
+//! - `scan`: of 50 entries each, likewise;
+//! - `get-list`, `scan-list`: `get` and `scan` where the records are lists in persistent memory.
 
-use firndb::{Codec, Db, Durability, Options, ReadOptions, WriteOptions};
+use firndb::{
+    Backend, Codec, Db, Durability, Options, PmConfig, Profile, ReadOptions, WriteOptions,
+};
 use std::error::Error;
 use std::hint::black_box;
 
@@ -24,14 +27,29 @@ fn key(number: u64) -> [u8; 16] {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, verb, count] = &arguments[..] else {
-        return Err("usage: instructions put|get|get-block|get-absent|scan N".into());
+        return Err(
+            "usage: instructions put|get|get-block|get-absent|scan|get-list|scan-list N".into(),
+        );
     };
     let count: u64 = count.parse()?;
+    // What is done, and where the records are.
+    let (verb, lists) = match verb.strip_suffix("-list") {
+        Some(verb) => (verb, true),
+        None => (verb.as_str(), false),
+    };
     let directory = tempfile::tempdir()?;
     let options = Options::default()
         .compression(Codec::None)
         .background_workers(1);
-    let db = Db::open(directory.path(), options)?;
+    let options = if lists {
+        let pool = directory.path().join("pool");
+        options
+            .profile(Profile::Tlsm)
+            .pm(Some(PmConfig::at(pool, Backend::Emulated, 256 << 20)))
+    } else {
+        options
+    };
+    let db = Db::open(directory.path().join("db"), options)?;
     let process = WriteOptions::new().durability(Durability::Process);
     let value = [7u8; 100];
     for number in 0..RECORDS {
@@ -45,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for operation in 0..count {
         let number = operation % RECORDS;
-        match verb.as_str() {
+        match verb {
             "put" => db.put_with(key(RECORDS + operation), value, &process)?,
             "get" | "get-block" => drop(black_box(
                 db.get(key(number))?.ok_or("a record is missing")?,

@@ -4,7 +4,7 @@ use crate::engine::{Compression, Engine, PmBudget, Setup};
 use crate::machine::directory_bytes;
 use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
-use firn_pm::{Backend, PmConfig};
+use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
     BlockTuning, Codec, Db, Durability, GrainLimits, LabTuning, LogPlacement, Options, Profile,
     ReadOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, WriteOptions,
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 35] = [
+const EXTRA: [&str; 37] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -31,6 +31,8 @@ const EXTRA: [&str; 35] = [
     "level0_slow",
     "level0_stop",
     "pm_bytes",
+    "pm_read_ns",
+    "pm_write_ns",
     "lab_tree_bytes",
     "lab_reuse_min",
     "lab_leaf_bytes",
@@ -220,11 +222,18 @@ impl Firn {
             .extra("pm_log_buffer_bytes")?
             .unwrap_or(limits.pm_log_buffer_bytes);
         let pool_bytes = setup.extra("pm_bytes")?;
+        let latency = Latency {
+            read_ns: setup.extra("pm_read_ns")?.unwrap_or(0),
+            write_ns: setup.extra("pm_write_ns")?.unwrap_or(0),
+        };
         // An engine with 0 bytes has no pool.
         let pool = |pm: &PmBudget| {
             let bytes = pool_bytes.unwrap_or(pm.bytes);
             let place = pm.directory.join("firn.pool");
-            (bytes > 0).then(|| PmConfig::at(place, Backend::Emulated, bytes))
+            (bytes > 0).then(|| PmConfig {
+                latency: Some(latency).filter(|latency| *latency != Latency::default()),
+                ..PmConfig::at(place, Backend::Emulated, bytes)
+            })
         };
         let pm = setup.pm.as_ref().and_then(pool);
         set_lab(setup, &mut tuning.lab)?;
@@ -288,7 +297,13 @@ impl Engine for Firn {
                 "pm",
                 options.pm.map_or_else(
                     || "none".to_owned(),
-                    |pm| format!("{:?}, {} bytes", pm.backend, pm.size_bytes),
+                    |pm| {
+                        let delays = pm.latency.map_or_else(String::new, |latency| {
+                            let (read, write) = (latency.read_ns, latency.write_ns);
+                            format!(", {read} ns a line read, {write} ns a line written")
+                        });
+                        format!("{:?}, {} bytes{delays}", pm.backend, pm.size_bytes)
+                    },
                 ),
             ),
         ];

@@ -54,7 +54,7 @@ impl ListIter {
     /// `Corruption` if the entry is damaged.
     pub fn load(&mut self) -> Result<()> {
         if self.at.is_some() && !self.is_loaded {
-            self.value = self.list.value(&mut self.probe)?;
+            self.list.value_into(&mut self.probe, &mut self.value)?;
             self.is_loaded = true;
         }
         Ok(())

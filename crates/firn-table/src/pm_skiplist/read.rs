@@ -393,6 +393,13 @@ impl List {
 
     /// The value of the entry in `probe`. The entry's checksum is verified.
     pub(super) fn value(&self, probe: &mut Probe) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        self.value_into(probe, &mut value).map(|()| value)
+    }
+
+    /// Replaces the bytes of `value` by [`List::value`], so that a cursor allocates no memory for
+    /// each.
+    pub(super) fn value_into(&self, probe: &mut Probe, value: &mut Vec<u8>) -> Result<()> {
         let Some(found) = probe.found() else {
             return Err(Error::invalid("no entry was read"));
         };
@@ -408,12 +415,11 @@ impl List {
         if from + u64::from(head.value_bytes) > chunk.extent().len {
             return Err(damaged());
         }
-        let mut value = vec![0; head.value_bytes as usize];
-        self.read(chunk, from, &mut value, probe)
-            .ok_or_else(damaged)??;
+        value.resize(head.value_bytes as usize, 0);
+        self.read(chunk, from, value, probe).ok_or_else(damaged)??;
         let place = offset + u64::from(found.at);
-        let is_whole = head.is_whole(chunk.list, place, &probe.key, &value);
-        is_whole.then_some(value).ok_or_else(damaged)
+        let is_whole = head.is_whole(chunk.list, place, &probe.key, value);
+        is_whole.then_some(()).ok_or_else(damaged)
     }
 
     /// An entry, to be linked into another list.
