@@ -140,30 +140,44 @@ impl ExtentMap {
     /// Allocates the first free range that holds `len` bytes; from the promised space if
     /// `promised`.
     pub(crate) fn alloc(&self, len: u64, owner: Owner, promised: bool) -> Result<Extent> {
+        self.alloc_up_to(len, len, owner, promised)
+    }
+
+    /// Allocates the first free range that holds `most` bytes, or else the longest one, if it holds
+    /// `least`; from the promised space if `promised`.
+    pub(crate) fn alloc_up_to(
+        &self,
+        least: u64,
+        most: u64,
+        owner: Owner,
+        promised: bool,
+    ) -> Result<Extent> {
         let mut inner = self.inner.lock();
         inner.refuse_while_recovering()?;
-        if len == 0 || owner == Owner::Pool {
+        if least == 0 || most < least || owner == Owner::Pool {
             return Err(Error::invalid(format!(
-                "an extent of {len} bytes for {} cannot be allocated",
+                "an extent of {least} to {most} bytes for {} cannot be allocated",
                 owner.name()
             )));
         }
-        let len = len
-            .checked_next_multiple_of(GRANULE_BYTES)
-            .ok_or_else(|| self.full(&inner, len))?;
+        let whole = |len: u64| len.checked_next_multiple_of(GRANULE_BYTES);
+        let (Some(least), Some(most)) = (whole(least), whole(most)) else {
+            return Err(self.full(&inner, least));
+        };
         let open_bytes = if promised {
             inner.free_bytes
         } else {
             inner.free_bytes - inner.promised_bytes
         };
-        let fit = inner
-            .free
-            .iter()
-            .find(|&(_, &free)| free >= len)
-            .map(|(&at, &free)| (at, free));
-        let Some((at, free)) = fit.filter(|_| len <= open_bytes) else {
-            return Err(self.full(&inner, len));
+        let Some((at, free)) = inner.fit(most) else {
+            return Err(self.full(&inner, least));
         };
+        let len = free
+            .min(most)
+            .min(open_bytes / GRANULE_BYTES * GRANULE_BYTES);
+        if len < least {
+            return Err(self.full(&inner, least));
+        }
         inner.free.remove(&at);
         if free > len {
             inner.free.insert(at + len, free - len);
@@ -183,6 +197,28 @@ impl ExtentMap {
         inner.live_bytes[owner as usize] += len;
         self.tags.set(at, len, Some(owner), false);
         Ok(Extent::new(at, len))
+    }
+
+    /// Frees what `extent` has beyond its first `len` bytes, rounded up to whole granules. Returns
+    /// the rest.
+    pub(crate) fn trim(&self, extent: Extent, len: u64) -> Result<Extent> {
+        let mut inner = self.inner.lock();
+        let live = inner.exact(extent)?;
+        let kept = len.next_multiple_of(GRANULE_BYTES).max(GRANULE_BYTES);
+        if live.is_frozen || kept > extent.len {
+            return Err(Error::invalid(format!(
+                "{extent} cannot be cut to {len} bytes: it is frozen, or shorter"
+            )));
+        }
+        if kept == extent.len {
+            return Ok(extent);
+        }
+        let (at, gone) = (extent.offset.get(), extent.len - kept);
+        inner.live.insert(at, Live { len: kept, ..live });
+        inner.live_bytes[live.owner as usize] -= gone;
+        self.tags.set(at + kept, gone, None, false);
+        inner.add_free(at + kept, gone);
+        Ok(Extent::new(at, kept))
     }
 
     fn full(&self, inner: &Inner, len: u64) -> Error {
@@ -347,6 +383,13 @@ impl Inner {
             )),
             false => Ok(()),
         }
+    }
+
+    /// The first free range that holds `len` bytes, or else the longest one.
+    fn fit(&self, len: u64) -> Option<(u64, u64)> {
+        let ranges = || self.free.iter().map(|(&at, &free)| (at, free));
+        let first = ranges().find(|&(_, free)| free >= len);
+        first.or_else(|| ranges().max_by_key(|&(_, free)| free))
     }
 
     fn overlapping(&self, extent: Extent) -> Option<Extent> {

@@ -37,17 +37,39 @@ impl Headroom {
     /// # Errors
     /// `NoSpace` if less than `len` is left, or no free range is long enough.
     pub fn alloc(&mut self, len: u64, owner: Owner) -> Result<Extent> {
-        let whole = len.checked_next_multiple_of(crate::GRANULE_BYTES);
+        self.alloc_up_to(len, len, owner)
+    }
+
+    /// Allocates from the reserved space `most` bytes in one piece, or as many as there are, but at
+    /// least `least`.
+    ///
+    /// # Errors
+    /// `NoSpace` if less than `least` is left, or no free range is long enough.
+    pub fn alloc_up_to(&mut self, least: u64, most: u64, owner: Owner) -> Result<Extent> {
+        let whole = least.checked_next_multiple_of(crate::GRANULE_BYTES);
         if whole.is_none_or(|whole| whole > self.left_bytes) {
             let left = self.left_bytes;
             return Err(Error::new(
                 ErrorKind::NoSpace,
-                format!("{left} bytes of headroom are left, not {len}"),
+                format!("{left} bytes of headroom are left, not {least}"),
             ));
         }
-        let extent = self.map.alloc(len, owner, true)?;
+        let most = most.min(self.left_bytes).max(least);
+        let extent = self.map.alloc_up_to(least, most, owner, true)?;
         self.left_bytes -= extent.len;
         Ok(extent)
+    }
+
+    /// Gives back what `extent`, which was allocated from it, has beyond its first `len` bytes,
+    /// rounded up to whole granules. Returns the rest of the extent.
+    ///
+    /// # Errors
+    /// As [`crate::Pool::trim`].
+    pub fn trim(&mut self, extent: Extent, len: u64) -> Result<Extent> {
+        let kept = self.map.trim(extent, len)?;
+        // Nobody else can have taken it but those who need no promise.
+        self.left_bytes += self.map.promise(extent.len - kept.len).unwrap_or(0);
+        Ok(kept)
     }
 }
 

@@ -31,14 +31,26 @@ fn random_sequences_match_a_set_of_granules() {
                     ErrorKind::Invalid
                 );
             } else {
-                match map.alloc(1 + random.below(5 * G), Owner::Test, false) {
+                let least = 1 + random.below(5 * G);
+                let most = least + random.below(3) * random.below(5 * G);
+                match map.alloc_up_to(least, most, Owner::Test, false) {
                     Ok(extent) => {
+                        assert!(extent.len >= least && extent.len < most + G);
+                        let kept = match random.one_in(3) {
+                            true => 1 + random.below(extent.len),
+                            false => extent.len,
+                        };
+                        let extent = map.trim(extent, kept).unwrap();
+                        assert_eq!(extent.len, kept.next_multiple_of(G));
                         for granule in extent.offset.get() / G..extent.end().unwrap() / G {
                             assert!(taken.insert(granule), "handed out twice, seed {seed}");
                         }
                         held.push(extent);
                     }
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::NoSpace);
+                        assert!(map.alloc(least, Owner::Test, false).is_err());
+                    }
                 }
             }
             map.check().unwrap();
@@ -119,5 +131,29 @@ fn promised_space_is_kept_from_others() {
     map.alloc(2 * G, Owner::Test, true).unwrap();
     map.unpromise(G);
     map.alloc(G, Owner::Test, false).unwrap();
+    map.check().unwrap();
+}
+
+#[test]
+fn the_longest_piece_serves_where_none_is_long_enough() {
+    let map = map(8);
+    let held: Vec<Extent> = (0..4)
+        .map(|_| map.alloc(2 * G, Owner::Test, false).unwrap())
+        .collect();
+    map.free(held[0], false).unwrap();
+    map.free(held[2], false).unwrap();
+    map.free(held[3], false).unwrap();
+    let whole = map.alloc_up_to(G, 2 * G, Owner::Test, false).unwrap();
+    assert_eq!(whole, held[0], "the first that holds all of it");
+    let promise = map.promise(G).unwrap();
+    let most = map.alloc_up_to(G, 9 * G, Owner::Test, false).unwrap();
+    assert_eq!(
+        most,
+        Extent::new(held[2].offset.get(), 3 * G),
+        "but for what is promised"
+    );
+    assert!(map.alloc_up_to(G, 9 * G, Owner::Test, false).is_err());
+    map.unpromise(promise);
+    assert!(map.trim(most, 4 * G).is_err(), "it has no more than three");
     map.check().unwrap();
 }

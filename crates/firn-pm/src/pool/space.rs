@@ -59,6 +59,26 @@ impl Pool {
         self.map.alloc(len, owner, false)
     }
 
+    /// As [`Pool::alloc`], but of `most` bytes, or as many as there are in one piece, if these are
+    /// at least `least`.
+    ///
+    /// # Errors
+    /// `NoSpace` if no free range has `least` bytes, or the free space is reserved.
+    pub fn alloc_up_to(&self, least: u64, most: u64, owner: Owner) -> Result<Extent> {
+        self.map.alloc_up_to(least, most, owner, false)
+    }
+
+    /// Frees what `extent` has beyond its first `len` bytes, rounded up to whole granules. Returns
+    /// the rest. REQUIRES: nothing durable names the extent.
+    ///
+    /// # Errors
+    /// `Invalid` if it is not live, frozen, or shorter.
+    pub fn trim(&self, extent: Extent, len: u64) -> Result<Extent> {
+        let root = self.root.read();
+        self.refuse_rooted(&root, extent)?;
+        self.map.trim(extent, len)
+    }
+
     /// Sets `bytes` of the free space aside.
     ///
     /// # Errors
