@@ -1,6 +1,6 @@
 //! FirnDB as an engine under test, one per profile.
 
-use crate::engine::{Compression, Engine, PmBudget, Setup};
+use crate::engine::{Compression, Engine, Setup};
 use crate::machine::directory_bytes;
 use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
@@ -57,6 +57,23 @@ const EXTRA: [&str; 37] = [
     "tlsm_evict_share",
     "tlsm_garbage_share_max",
 ];
+
+/// The pool of an engine, if it has one: 0 bytes are none.
+fn pool_of(setup: &Setup) -> Result<Option<PmConfig>> {
+    let Some(pm) = &setup.pm else {
+        return Ok(None);
+    };
+    let bytes = setup.extra("pm_bytes")?.unwrap_or(pm.bytes);
+    let latency = Latency {
+        read_ns: setup.extra("pm_read_ns")?.unwrap_or(0),
+        write_ns: setup.extra("pm_write_ns")?.unwrap_or(0),
+    };
+    let pool = PmConfig {
+        latency: Some(latency).filter(|latency| *latency != Latency::default()),
+        ..PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
+    };
+    Ok(Some(pool).filter(|_| bytes > 0))
+}
 
 /// Sets the parameters of profile `lab`.
 fn set_lab(setup: &Setup, lab: &mut LabTuning) -> Result<()> {
@@ -221,21 +238,7 @@ impl Firn {
         limits.pm_log_buffer_bytes = setup
             .extra("pm_log_buffer_bytes")?
             .unwrap_or(limits.pm_log_buffer_bytes);
-        let pool_bytes = setup.extra("pm_bytes")?;
-        let latency = Latency {
-            read_ns: setup.extra("pm_read_ns")?.unwrap_or(0),
-            write_ns: setup.extra("pm_write_ns")?.unwrap_or(0),
-        };
-        // An engine with 0 bytes has no pool.
-        let pool = |pm: &PmBudget| {
-            let bytes = pool_bytes.unwrap_or(pm.bytes);
-            let place = pm.directory.join("firn.pool");
-            (bytes > 0).then(|| PmConfig {
-                latency: Some(latency).filter(|latency| *latency != Latency::default()),
-                ..PmConfig::at(place, Backend::Emulated, bytes)
-            })
-        };
-        let pm = setup.pm.as_ref().and_then(pool);
+        let pm = pool_of(setup)?;
         set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;
         Ok(Options::default()

@@ -1,9 +1,9 @@
 //! The on-media structures, one folder each, with the same verbs in each: layout, write, read,
 //! iter, recover, verify.
 //!
-//! [`sst`] is the sorted string table on the SSD, [`pm_btree`] a pair of B+ trees and
-//! [`pm_skiplist`] skiplists in persistent memory. [`Value`] is the type that every read returns:
-//! bytes pinned in place, not copied.
+//! [`sst`] is the sorted string table on the SSD; [`pm_btree`] is a pair of B+ trees,
+//! [`pm_skiplist`] skiplists and [`pm_table`] sorted tables in persistent memory. [`Value`] is the
+//! type that every read returns: bytes pinned in place, or a copy of them.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -12,6 +12,7 @@ mod context;
 pub mod mechanisms;
 pub mod pm_btree;
 pub mod pm_skiplist;
+pub mod pm_table;
 pub mod sites;
 pub mod sst;
 mod value;

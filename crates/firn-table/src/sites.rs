@@ -35,4 +35,15 @@ firn_base::sites! {
     LIST_SEGMENT_CHECK = "list.segment.check";
     /// Check of an entry. Without it damaged values are returned.
     LIST_ENTRY_CHECK = "list.entry.check";
+    /// Fence after the bytes of a table in persistent memory. Without it the manifest may name a
+    /// table that does not exist.
+    PM_TABLE_FENCE = "pm_table.fence";
+    /// Check of such a table's header. Without it another table's bytes are taken for it.
+    PM_TABLE_HEADER_CHECK = "pm_table.header.check";
+    /// Check of what is searched in such a table. Without it keys are silently missed.
+    PM_TABLE_SEARCH_CHECK = "pm_table.search.check";
+    /// Check of a group of entries. Without it damaged keys are believed.
+    PM_TABLE_GROUP_CHECK = "pm_table.group.check";
+    /// Check of a value. Without it damaged values are returned.
+    PM_TABLE_VALUE_CHECK = "pm_table.value.check";
 }
