@@ -4,13 +4,13 @@
 //! The seeds of most suites are random cases. `pm_seq`, `pm_torn`, `pm_eadr`, `pm_double` and
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
 //! in three modes: lists that several runs of CI finish together. For three structures a seed of
-//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align`, `trees_damage` and
-//! `lists_damage` have no cases beyond their lists. `bit_exhaust` and `cut_extend` enumerate the
-//! bytes of a database, then those of another, without end. Their list would be the same few
-//! databases in every run, so their fresh seeds are random: each run damages some bytes of
-//! databases that no run has seen.
+//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align`, `trees_damage`,
+//! `lists_damage` and `tables_damage` have no cases beyond their lists. `bit_exhaust` and
+//! `cut_extend` enumerate the bytes of a database, then those of another, without end. Their list
+//! would be the same few databases in every run, so their fresh seeds are random: each run damages
+//! some bytes of databases that no run has seen.
 
-use crate::pm::{self, BTrees, Hot, Lists, LogBuffer, Placed, PoolSpace, Shelf};
+use crate::pm::{self, BTrees, Hot, Lists, LogBuffer, Placed, PoolSpace, Shelf, Tables};
 use crate::seeds::Seeds;
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
@@ -417,6 +417,55 @@ pub static SUITES: &[Suite] = &[
         seeds: Seeds::list(pm::LIST_DAMAGE_SEEDS, pm::LIST_DAMAGE_SEEDS),
         weight: 2,
         run: pm::lists_damage,
+    },
+    Suite {
+        name: "pm_seq_tables",
+        about: "every sequence of up to two operations, cut at every fence: tables",
+        seeds: Seeds::list_then_random(4, 31),
+        weight: 4,
+        run: pm::sequence::<Tables>,
+    },
+    Suite {
+        name: "pm_torn_tables",
+        about: "the same, each 8-byte word by itself: tables",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 4,
+        run: pm::torn::<Tables>,
+    },
+    Suite {
+        name: "pm_eadr_tables",
+        about: "the same with a durable cache, cut at every store: tables",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 2,
+        run: pm::eadr::<Tables>,
+    },
+    Suite {
+        name: "pm_init_tables",
+        about: "creation and single operations, cut at every store: tables",
+        seeds: Seeds::list_then_random(2, 18),
+        weight: 2,
+        run: pm::init::<Tables>,
+    },
+    Suite {
+        name: "pm_double_tables",
+        about: "recovery cut at every store, and the recovery of that: tables",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::double::<Tables>,
+    },
+    Suite {
+        name: "pm_lint_tables",
+        about: "nothing dirty at an acknowledgement: tables",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::lint::<Tables>,
+    },
+    Suite {
+        name: "tables_damage",
+        about: "one bit of every byte of a pool with tables",
+        seeds: Seeds::list(2, pm::TABLE_DAMAGE_SEEDS),
+        weight: 2,
+        run: pm::tables_damage,
     },
     Suite {
         name: "pm_seq_log",

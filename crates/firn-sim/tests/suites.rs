@@ -320,6 +320,41 @@ fn lists_damage() {
 }
 
 #[test]
+fn pm_seq_tables() {
+    suite("pm_seq_tables");
+}
+
+#[test]
+fn pm_torn_tables() {
+    suite("pm_torn_tables");
+}
+
+#[test]
+fn pm_eadr_tables() {
+    suite("pm_eadr_tables");
+}
+
+#[test]
+fn pm_init_tables() {
+    suite("pm_init_tables");
+}
+
+#[test]
+fn pm_double_tables() {
+    suite("pm_double_tables");
+}
+
+#[test]
+fn pm_lint_tables() {
+    suite("pm_lint_tables");
+}
+
+#[test]
+fn tables_damage() {
+    suite("tables_damage");
+}
+
+#[test]
 fn pm_seq_log() {
     suite("pm_seq_log");
 }

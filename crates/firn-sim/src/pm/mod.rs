@@ -12,6 +12,7 @@ mod pool_space;
 mod shelf;
 mod structure;
 mod suites;
+mod tables;
 
 pub(crate) use align::align;
 pub(crate) use btree::{BTrees, DAMAGE_SEEDS, damage as trees_damage};
@@ -22,3 +23,4 @@ pub(crate) use pool_space::{Op as PoolOp, PoolSpace};
 pub use shelf::{Bug, Shelf};
 pub use structure::{Structure, explore_sequence};
 pub(crate) use suites::{double, eadr, init, lint, sequence, torn};
+pub(crate) use tables::{DAMAGE_SEEDS as TABLE_DAMAGE_SEEDS, Tables, damage as tables_damage};
