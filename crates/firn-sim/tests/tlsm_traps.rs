@@ -43,14 +43,17 @@ fn tlsm_a_copy_has_lists_on_their_levels() {
     let mut rig = Rig::loaded(Profile::Tlsm, 2_000, lists(POOL_BYTES, Tiering::Lru));
     rig.db.compact().unwrap();
     rig.options.tuning.tlsm.tiering = Tiering::Leveled(0);
-    rig.options.limits.level0_trigger = 4;
+    rig.options.limits.level0_trigger = 2;
     let mut rig = rig.reopened();
+    // Every second stretch of keys is written again.
     let keys: Vec<_> = rig.model.keys().cloned().collect();
-    for key in keys.iter().skip(200).step_by(2) {
-        rig.put_one(key.clone());
+    for stretch in keys.chunks(150).step_by(2) {
+        stretch.iter().for_each(|key| rig.put_one(key.clone()));
     }
     flush(&rig);
-    rig.settle();
+    // And then some of all, which come no deeper than level 1.
+    keys.iter().step_by(9).for_each(|key| rig.put_one(key.clone()));
+    flush(&rig);
     rig.delete_some();
     rig.db.flush().unwrap();
     let (levels, lists) = (rig.stats().levels, tlsm(&rig).lists);
