@@ -52,7 +52,9 @@ fn tlsm_a_copy_has_lists_on_their_levels() {
     }
     flush(&rig);
     // And then some of all, which come no deeper than level 1.
-    keys.iter().step_by(9).for_each(|key| rig.put_one(key.clone()));
+    keys.iter()
+        .step_by(9)
+        .for_each(|key| rig.put_one(key.clone()));
     flush(&rig);
     rig.delete_some();
     rig.db.flush().unwrap();
@@ -298,4 +300,41 @@ fn tlsm_03_each_medium_is_counted_apart() {
     assert!(promoted.contains(&lists.promoted_bytes), "{lists:?}");
     assert_eq!(lists.copied_bytes, 0, "{lists:?}");
     assert_eq!(written(&rig), 0, "lists are no files");
+}
+
+/// Keys are written once each, so the entries of all lists are as many as were written: none is in
+/// two lists, whatever was linked, cut short or moved.
+#[test]
+fn tlsm_an_entry_is_in_one_list() {
+    let check = |rig: &Rig| {
+        flush(rig);
+        rig.check();
+        let entry =
+            |(key, value): (&Vec<u8>, &Vec<u8>)| (20 + key.len() + value.len()).div_ceil(8) * 8;
+        let bytes: usize = rig.model.iter().map(entry).sum();
+        assert_eq!(tlsm(rig).live_bytes, bytes as u64, "{:?}", tlsm(rig));
+    };
+    let put = |rig: &mut Rig, numbers: std::ops::Range<u64>| {
+        for n in numbers {
+            rig.put_one(format!("key{:07}", n * 7919 % 1_000_003).into_bytes());
+        }
+        flush(rig);
+    };
+    let mut resumed = 0;
+    for stores in [60, 90, 120, 150] {
+        let mut rig = Rig::new(Profile::Tlsm, lists(POOL_BYTES, Tiering::Lru));
+        put(&mut rig, 0..1_200);
+        check(&rig);
+        let Some(mut rig) = cut_in_a_compaction(rig, stores) else {
+            panic!("the compaction was complete");
+        };
+        check(&rig);
+        put(&mut rig, 1_200..2_000);
+        check(&rig);
+        resumed += tlsm(&rig).resumed;
+        let rig = rig.killed();
+        rig.db.compact().unwrap();
+        check(&rig);
+    }
+    assert!(resumed > 0, "no job went on");
 }
