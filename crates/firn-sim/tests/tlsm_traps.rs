@@ -338,3 +338,25 @@ fn tlsm_an_entry_is_in_one_list() {
     }
     assert!(resumed > 0, "no job went on");
 }
+
+/// What lists have in memory counts like indexes of files, and most of it is dropped again if only
+/// few tables may be open.
+#[test]
+fn tlsm_memory_of_lists_is_counted() {
+    let used = |tables: usize| {
+        let rig = Rig::loaded(Profile::Tlsm, 3_000, |options| {
+            lists(POOL_BYTES, Tiering::Lru)(options);
+            options.max_open_files = tables;
+        });
+        rig.db.compact().unwrap();
+        rig.check();
+        let stats = rig.stats().memory;
+        (stats.open_tables, stats.open_table_bytes)
+    };
+    let (all, few) = (used(1_000), used(2));
+    assert_eq!(few.0, 2);
+    // Filters are dropped, which have ten bits for each entry. The places of segments and chunks
+    // stay.
+    assert!(few.1 + 3_000 * 10 / 8 < all.1, "{few:?} of {all:?}");
+    assert!(few.1 > 20_000, "{few:?} of {all:?}");
+}
