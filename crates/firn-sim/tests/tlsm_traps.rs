@@ -339,8 +339,8 @@ fn tlsm_an_entry_is_in_one_list() {
     assert!(resumed > 0, "no job went on");
 }
 
-/// What lists have in memory counts like indexes of files, and most of it is dropped again if only
-/// few tables may be open.
+/// The memory of lists counts like indexes of files, and much of it is dropped again if only few
+/// tables may be open.
 #[test]
 fn tlsm_memory_of_lists_is_counted() {
     let used = |tables: usize| {

@@ -9,9 +9,9 @@
 //! ```
 //! where `drain` is the recent rate of level-0 compaction. At `d` = 1/4 the rate equals the drain,
 //! so debt settles there. At `d` = 1 a tenth of the drain is left; the rate never reaches zero.
-//! While persistent memory fills up, the rate of flushes limits the drain, because compaction by links
-//! is fast and makes no room. Similarly, while flushes lag and the last memtable fills, writers are limited towards the rate
-//! of flushes.
+//! While persistent memory fills up, the rate of flushes limits the drain, because compaction by
+//! links is fast and makes no room. Similarly, while flushes lag and the last memtable fills,
+//! writers are limited towards the rate of flushes.
 
 #[cfg(test)]
 #[cfg(shuttle)]
