@@ -5,35 +5,9 @@
 mod rig;
 
 use firn_pm::sim::{Cut, Mode, SimRegion};
-use firndb::{
-    ErrorKind, Event, Options, PmConfig, Profile, Tiering, TlsmBuild, TlsmStats, TlsmTuning,
-    TlsmVictim, mechanisms,
-};
+use firndb::{ErrorKind, Event, Options, Profile, Tiering, TlsmBuild, TlsmVictim, mechanisms};
+use rig::lists::{POOL_BYTES, count, cut_in_a_compaction, killed_in_a_compaction, lists, tlsm};
 use rig::{Rig, flush, row, row_of_option, tables_of, tables_on_disk, without_each};
-use std::sync::{Arc, Mutex};
-
-/// Lists of 4 KiB units in a simulated pool of `bytes`.
-fn lists(bytes: u64, tiering: Tiering) -> impl FnOnce(&mut Options) {
-    move |options| {
-        options.tuning.tlsm = TlsmTuning {
-            tiering,
-            unit_bytes: Some(4 << 10),
-            ..TlsmTuning::default()
-        };
-        options.pm = Some(PmConfig::volatile(0));
-        options.environment.memory = Some(SimRegion::new(bytes, Mode::Adr));
-    }
-}
-
-const POOL_BYTES: u64 = 4 << 20;
-
-fn tlsm(rig: &Rig) -> TlsmStats {
-    rig.stats().tlsm.unwrap()
-}
-
-fn count(lists: &[usize]) -> usize {
-    lists.iter().sum()
-}
 
 #[test]
 fn tlsm_holds_what_a_map_holds() {
@@ -158,31 +132,6 @@ fn tlsm_04_versions_stay_together() {
     assert_eq!(count(&lists.lists), 1, "{lists:?}");
     drop(snapshots);
     rig.check();
-}
-
-/// Kills a rig at the `stores`-th store to persistent memory of a compaction of everything. `None`
-/// if it ends before.
-fn cut_in_a_compaction(rig: Rig, stores: u64) -> Option<Rig> {
-    killed_in_a_compaction(rig, stores, |cut| cut.killed())
-}
-
-/// The same, with the memory that `leave` makes of the cut.
-fn killed_in_a_compaction(
-    mut rig: Rig,
-    stores: u64,
-    leave: impl FnOnce(Cut) -> SimRegion,
-) -> Option<Rig> {
-    let slot: Arc<Mutex<Option<Cut>>> = Arc::default();
-    let memory = rig.options.environment.memory.clone().unwrap();
-    let (at_cut, fs) = (slot.clone(), rig.fs.clone());
-    memory.cut_after(stores, move |cut| {
-        *at_cut.lock().unwrap() = Some(cut);
-        fs.halt();
-    });
-    let _cut = rig.db.compact();
-    let cut = slot.lock().unwrap().take()?;
-    rig.options.environment.memory = Some(leave(cut));
-    Some(rig.killed())
 }
 
 /// (compactions that were cut, those that went on)

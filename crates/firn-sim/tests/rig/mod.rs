@@ -6,6 +6,8 @@
     reason = "a test stops at the first surprise, and needs not all of it"
 )]
 
+pub(crate) mod lists;
+
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;

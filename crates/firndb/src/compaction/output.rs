@@ -27,6 +27,8 @@ pub(crate) struct ListTarget {
     through: Option<(Vec<u8>, Tag)>,
     begun: Option<ListOutput>,
     complete: Written,
+    /// Bytes of entries of lists that the open list copied although it could have linked them.
+    unlinked_bytes: u64,
 }
 
 /// The tables that were written. Lists are freed when they are dropped.
@@ -168,6 +170,7 @@ impl ListTarget {
             through: None,
             begun: None,
             complete: Written::default(),
+            unlinked_bytes: 0,
         }
     }
 
@@ -229,7 +232,7 @@ impl ListTarget {
     }
 
     /// True if the entry is to be linked.
-    fn links(&self, entry: &Linked) -> bool {
+    fn links(&mut self, entry: &Linked) -> bool {
         let chunk = entry.chunk_offset();
         let relocate = self.relocate.as_ref();
         if relocate.is_some_and(|relocate| relocate.contains(&chunk)) {
@@ -237,7 +240,7 @@ impl ListTarget {
         }
         let links = mechanisms::TLSM_LINK.is_on() && self.store.links();
         if !links {
-            self.store.counters.copied_bytes.add(entry.bytes());
+            self.unlinked_bytes += entry.bytes();
         }
         links
     }
@@ -256,8 +259,12 @@ impl ListTarget {
         }))
     }
 
-    fn count(&self, copied_bytes: u64) {
+    /// Counts the bytes of entries that a list copied.
+    fn count(&mut self, bytes: u64) {
         let counters = &self.store.counters;
+        let unlinked_bytes = std::mem::take(&mut self.unlinked_bytes);
+        counters.copied_bytes.add(unlinked_bytes);
+        let copied_bytes = bytes.saturating_sub(unlinked_bytes);
         match (self.job.cause, &self.relocate) {
             (ListCause::Flush, _) => counters.flushed_bytes.add(copied_bytes),
             (_, Some(_)) => counters.relocated_bytes.add(copied_bytes),

@@ -9,8 +9,9 @@
 //! ```
 //! where `drain` is the recent rate of level-0 compaction. At `d` = 1/4 the rate equals the drain,
 //! so debt settles there. At `d` = 1 a tenth of the drain is left; the rate never reaches zero.
-//! Similarly, while flushes lag and the last memtable fills, writers are limited towards the rate
-//! of flushes.
+//! While persistent memory fills up, the rate of flushes limits the drain, because compaction by
+//! links is fast and makes no room. Similarly, while flushes lag and the last memtable fills,
+//! writers are limited towards the rate of flushes.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -202,8 +203,13 @@ impl WriteStall {
         let (behind, reason) = debt.stall();
         self.last_buffer
             .store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
+        let drain = match reason {
+            // Level 0 is drained by links, which make no room there. Flushes take it.
+            StallReason::PersistentMemory => self.drain.get().min(self.flush.get()),
+            _ => self.drain.get(),
+        };
         let rate = if behind > 0.0 {
-            (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64
+            (drain as f64 * (1.3 - 1.2 * behind)) as u64
         } else {
             0
         };
@@ -352,6 +358,34 @@ mod tests {
             stall.update(&Debt::default(), &Limits::default()),
             Some(None)
         );
+    }
+
+    /// Links drain level 0 much faster than writers write, and make no room. Writers are slowed
+    /// nevertheless, to a tenth of what flushes take of persistent memory.
+    #[test]
+    fn tlsm_09_writers_are_slowed_while_memory_fills_up() {
+        const FLUSH: u64 = 100 << 20;
+        let stall = WriteStall::new(Clock::manual());
+        for _ in 0..50 {
+            stall.drained(100 * FLUSH, 1_000_000_000);
+            stall.flushed(FLUSH, 1_000_000_000);
+        }
+        let rates: Vec<u64> = (0..=10)
+            .map(|step| {
+                let mut debt = Debt::default();
+                debt.add(&[Pressure {
+                    reason: StallReason::PersistentMemory,
+                    stall: f64::from(step) / 10.0,
+                    haste: 0.0,
+                }]);
+                stall.update(&debt, &Limits::default());
+                stall.rate()
+            })
+            .collect();
+        assert_eq!(rates[0], 0, "no limit: {rates:?}");
+        assert!(rates[1..].is_sorted_by(|a, b| a > b), "{rates:?}");
+        assert!(rates[1] < FLUSH * 5 / 4, "{rates:?}");
+        assert!((1..FLUSH / 9).contains(&rates[10]), "{rates:?}");
     }
 
     #[test]
