@@ -71,6 +71,8 @@ const RARE: &[(&str, u64)] = &[
     ("lab_joint", 24),
     // hot.value.fence
     ("pm_seq_hot", 2),
+    // pm_table.fence
+    ("pm_seq_tables", 1),
     // log.placed.fence
     ("pm_seq_placed", 1),
 ];

@@ -19,5 +19,5 @@ pub use recover::{
     Anchored, Chunks, FoundList, Unfinished, claim, claim_anchored, find_lists, peek,
 };
 pub use space::{Chunk, ListPlace, ListSpace};
-pub use verify::{ListReport, salvage, verify};
+pub use verify::{ChunkSums, ListReport, salvage, verify};
 pub use write::{Linked, ListOptions, ListWriter, Persist, ResumePoint};

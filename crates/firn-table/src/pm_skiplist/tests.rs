@@ -214,6 +214,21 @@ fn lists_are_merged_without_copying_an_entry() {
 }
 
 #[test]
+fn an_entry_in_two_lists_is_found() {
+    let world = World::new(8 << 20);
+    let ([a, b], _) = two(&world, &mut Seed::new(2));
+    let merged = link(&world, 3, &[a.clone(), b.clone()]);
+    let sum = |lists: &[&Arc<List>]| {
+        let mut sums = ChunkSums::default();
+        let spaces = lists.iter().map(|list| list.space());
+        spaces.map(|space| sums.add(space)).find_map(Result::err)
+    };
+    assert!(sum(&[&a, &b]).is_none() && sum(&[&merged]).is_none());
+    let found = sum(&[&a, &merged]).map(|error| error.kind());
+    assert_eq!(found, Some(ErrorKind::Corruption));
+}
+
+#[test]
 fn lists_are_claimed_after_a_restart() {
     let world = World::new(8 << 20);
     let ([a, b], [mut all, other]) = two(&world, &mut Seed::new(3));

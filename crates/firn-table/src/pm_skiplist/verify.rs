@@ -2,6 +2,7 @@
 
 use super::iter::ListIter;
 use super::read::{List, Probe};
+use super::space::ListSpace;
 use crate::sst::hash;
 use firn_base::key::{Kind, compare};
 use firn_base::{Error, ErrorKind, Result, Tag};
@@ -65,6 +66,31 @@ pub fn verify(list: &Arc<List>) -> Result<ListReport> {
         return wrong("the sums of the list");
     }
     Ok(report)
+}
+
+/// The bytes of each chunk that belong to lists of one version. An entry belongs to one list, so
+/// they are never more than the chunk has.
+#[derive(Debug, Default)]
+pub struct ChunkSums(HashMap<u64, u64>);
+
+impl ChunkSums {
+    /// Adds the entries of a list.
+    ///
+    /// # Errors
+    /// `Corruption` if a chunk has fewer bytes than its lists together.
+    pub fn add(&mut self, space: &ListSpace) -> Result<()> {
+        for (chunk, bytes) in space.chunks() {
+            let extent = chunk.extent();
+            let sum = self.0.entry(extent.offset.get()).or_default();
+            *sum += bytes;
+            if *sum > extent.len {
+                let place = format!("list {} in the pool", space.id());
+                let expected = "entries that belong to no other list";
+                return Err(Error::corruption(place, extent.offset.get(), expected));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Passes every entry that is whole to `keep`, in order. Returns the number of the others.

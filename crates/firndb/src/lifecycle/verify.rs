@@ -6,7 +6,7 @@ use crate::manifest::{Level, TableMeta};
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::{Error, ErrorKind, Result};
-use firn_table::pm_skiplist::{self, ListReport};
+use firn_table::pm_skiplist::{self, ChunkSums, ListReport};
 use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
@@ -57,10 +57,13 @@ impl Engine {
             log_entries: self.recovery.replayed_entries,
             ..VerifyReport::default()
         };
+        let mut chunks = ChunkSums::default();
         for (level, run) in state.tables() {
             self.calls.check()?;
             match run.meta.list {
-                Some(_) => self.examine_list(run, &mut report, found)?,
+                Some(_) => {
+                    self.examine_list(run, &mut chunks, &mut report, found)?;
+                }
                 None => self.examine_sst(level, run, &mut report, found)?,
             }
         }
@@ -151,11 +154,16 @@ impl Engine {
     fn examine_list(
         &self,
         run: &Arc<TableRun>,
+        chunks: &mut ChunkSums,
         report: &mut VerifyReport,
         found: &mut dyn FnMut(Damage) -> Result<()>,
     ) -> Result<()> {
         let checked = run.table().and_then(|table| match &*table {
-            Table::List(list) => pm_skiplist::verify(list),
+            Table::List(list) => {
+                let checked = pm_skiplist::verify(list)?;
+                chunks.add(list.space())?;
+                Ok(checked)
+            }
             Table::Sst(_) => Ok(ListReport::default()),
         });
         match checked {

@@ -7,6 +7,7 @@
 //!    names it.
 
 use super::stats::ListCounters;
+use crate::manifest::Level;
 use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
 use crate::read::table_run::TableCache;
 use crate::write::write_stall::{Fullness, PM_FULL};
@@ -158,6 +159,14 @@ impl ListStore {
             chunk_bytes: usage.live(Owner::Payload),
             may_promote: self.may_promote.load(Ordering::Relaxed),
             is_full: false,
+        }
+    }
+
+    /// True if tables of `level` may be lists.
+    pub(crate) fn holds(&self, level: Level) -> bool {
+        match self.tuning.tiering {
+            Tiering::Leveled(deepest) => level.0 <= deepest,
+            Tiering::None | Tiering::Lru => true,
         }
     }
 

@@ -25,7 +25,8 @@ impl Engine {
         })
     }
 
-    /// Frees what is left of compactions whose inputs are not in `state`.
+    /// Frees what is left of compactions whose inputs are not in `state`, or whose output may no
+    /// longer be lists, because the options were changed.
     pub(super) fn discard_cut(&self, state: &ReadState, jobs: &JobState) {
         let Some(store) = self.compaction.lists.as_ref() else {
             return;
@@ -36,7 +37,8 @@ impl Engine {
                 mechanisms::TLSM_RESUME.is_on()
                     && plan(cut, state).is_some_and(|plan| {
                         // A user's compaction that has an input will replace it.
-                        !plan.tables.iter().any(|(_, run)| jobs.busy.has(run))
+                        store.holds(plan.level)
+                            && !plan.tables.iter().any(|(_, run)| jobs.busy.has(run))
                     })
             });
             if let Some(stale) = cut.take_if(|_| !is_whole) {
