@@ -6,8 +6,9 @@ use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
-    BlockTuning, Codec, Db, Durability, GrainLimits, LabTuning, LogPlacement, Options, Profile,
-    ReadOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, WriteOptions,
+    BladeModels, BladeTuning, BlockTuning, Codec, Db, Durability, GrainLimits, LabTuning,
+    LogPlacement, Options, Profile, ReadOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim,
+    WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 37] = [
+const EXTRA: [&str; 44] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -56,6 +57,13 @@ const EXTRA: [&str; 37] = [
     "tlsm_unit_bytes",
     "tlsm_evict_share",
     "tlsm_garbage_share_max",
+    "blade_group_entries",
+    "blade_table_bytes",
+    "blade_capacity_bytes",
+    "blade_unsorted_max",
+    "blade_evict_share",
+    "blade_internal",
+    "blade_models",
 ];
 
 /// The pool of an engine, if it has one: 0 bytes are none.
@@ -100,6 +108,28 @@ fn set_lab(setup: &Setup, lab: &mut LabTuning) -> Result<()> {
     lab.log_bytes_max = setup
         .extra("lab_log_bytes_max")?
         .unwrap_or(lab.log_bytes_max);
+    Ok(())
+}
+
+/// Sets the parameters of profile `blade`.
+fn set_blade(setup: &Setup, blade: &mut BladeTuning) -> Result<()> {
+    let group = setup.extra("blade_group_entries")?;
+    blade.group_entries = group.unwrap_or(blade.group_entries);
+    blade.table_bytes = setup.extra("blade_table_bytes")?.or(blade.table_bytes);
+    blade.capacity_bytes = setup
+        .extra("blade_capacity_bytes")?
+        .or(blade.capacity_bytes);
+    let unsorted_max = setup.extra("blade_unsorted_max")?;
+    blade.unsorted_max = unsorted_max.unwrap_or(blade.unsorted_max);
+    let evict_share = setup.extra("blade_evict_share")?;
+    blade.evict_share = evict_share.unwrap_or(blade.evict_share);
+    blade.internal = setup.extra("blade_internal")?.unwrap_or(blade.internal);
+    let models = [
+        ("off", BladeModels::Off),
+        ("paper", BladeModels::Paper),
+        ("costs", BladeModels::Costs),
+    ];
+    blade.models = one_of(setup, "blade_models", &models)?.unwrap_or(blade.models);
     Ok(())
 }
 
@@ -241,6 +271,7 @@ impl Firn {
         let pm = pool_of(setup)?;
         set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;
+        set_blade(setup, &mut tuning.blade)?;
         Ok(Options::default()
             .profile(self.0)
             .durability(setup.durability)

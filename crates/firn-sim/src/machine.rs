@@ -20,6 +20,8 @@ const POOL_BYTES: u64 = 40 << 10;
 const TREES_BYTES: u64 = 64 << 10;
 /// Bytes for lists in profile `tlsm`, beside two write buffers.
 const LISTS_BYTES: u64 = 128 << 10;
+/// What sorted tables have in addition.
+const SORTED_BYTES: u64 = 160 << 10;
 
 /// Files and memory.
 #[derive(Clone)]
@@ -40,6 +42,7 @@ impl Machine {
             Profile::Lab => TREES_BYTES,
             // Too small for all, so that lists leave for files.
             Profile::Tlsm => LISTS_BYTES + 2 * setup.write_buffer_bytes,
+            Profile::Blade => SORTED_BYTES + 4 * setup.write_buffer_bytes,
             _ => 0,
         };
         let memory = setup

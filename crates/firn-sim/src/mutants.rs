@@ -35,6 +35,7 @@ const HUNT: &[(&str, u64)] = &[
     ("block_append", 8),
     ("lab_joint", 60),
     ("tlsm_joint", 60),
+    ("blade_joint", 60),
     ("tlsm_link_cut", 300),
     ("pm_seq_hot", 12),
     ("pm_seq_placed", 7),

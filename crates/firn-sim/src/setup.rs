@@ -9,13 +9,13 @@ use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
-    ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits, LogPlacement, Options,
-    PmConfig, Profile, Tiering, TlsmTuning, Tuning,
+    BladeTuning, ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits,
+    LogPlacement, Options, PmConfig, Profile, Tiering, TlsmTuning, Tuning,
 };
 use std::sync::Arc;
 
 /// The kinds of databases: profile, and whether there is a pool. Suites choose among these.
-pub const KINDS: [(Profile, bool); 7] = [
+pub const KINDS: [(Profile, bool); 8] = [
     (Profile::Classic, false),
     (Profile::Classic, true),
     (Profile::Block, false),
@@ -23,6 +23,7 @@ pub const KINDS: [(Profile, bool); 7] = [
     (Profile::Lab, false),
     (Profile::Lab, true),
     (Profile::Tlsm, true),
+    (Profile::Blade, true),
 ];
 
 /// The number of kinds when seeds began to be kept.
@@ -36,6 +37,19 @@ pub(crate) fn kind(random: &mut Seed) -> (Profile, bool) {
     let _same = aside.below(2);
     let now = aside.below(KINDS.len() as u64);
     KINDS[if now < KINDS_ONCE { once } else { now as usize }]
+}
+
+/// The number of profiles when seeds began to be kept.
+const PROFILES_ONCE: u64 = 4;
+
+/// A random profile. Most known seeds keep theirs when a profile is added.
+fn profile(random: &mut Seed) -> Profile {
+    let mut aside = random.clone();
+    let once = random.below(PROFILES_ONCE);
+    // Another number than the one that `once` is made of.
+    let _same = aside.below(2);
+    let now = aside.below(Profile::ALL.len() as u64);
+    Profile::ALL[if now < PROFILES_ONCE { once } else { now } as usize]
 }
 
 /// The configuration, which stays the same over a run's crashes.
@@ -88,7 +102,7 @@ impl Setup {
         // Drawn from a copy of the generator, so that a known seed keeps its behaviour when a
         // profile is added.
         let mut aside = random.clone();
-        let profile = Profile::ALL[aside.below(Profile::ALL.len() as u64) as usize];
+        let profile = profile(&mut aside);
         Setup {
             profile,
             pool,
@@ -167,6 +181,11 @@ impl Setup {
             tiering: self.tiering,
             unit_bytes: Some(4 << 10),
             ..TlsmTuning::default()
+        };
+        tuning.blade = BladeTuning {
+            table_bytes: Some(16 << 10),
+            unsorted_max: 3,
+            ..BladeTuning::default()
         };
         if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;

@@ -110,6 +110,31 @@ fn tlsm_creation_cut() {
 }
 
 #[test]
+fn blade_joint() {
+    suite("blade_joint");
+}
+
+#[test]
+fn blade_io() {
+    suite("blade_io");
+}
+
+#[test]
+fn blade_checkpoint_cut() {
+    suite("blade_checkpoint_cut");
+}
+
+#[test]
+fn blade_recovery_cut() {
+    suite("blade_recovery_cut");
+}
+
+#[test]
+fn blade_creation_cut() {
+    suite("blade_creation_cut");
+}
+
+#[test]
 fn lab_io() {
     suite("lab_io");
 }

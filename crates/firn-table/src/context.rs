@@ -13,15 +13,15 @@ pub struct TableContext {
     pub cache: Arc<BlockCache>,
     /// Bytes read from files, by cause.
     pub counters: Arc<IoCounters>,
-    /// Gets that searched lists.
-    pub list_gets: Arc<ListGets>,
+    /// Gets that searched tables in persistent memory.
+    pub pm_gets: Arc<PmGets>,
     open_bytes: Arc<AtomicU64>,
 }
 
-/// Gets that searched a list in persistent memory.
+/// Gets that searched a table in persistent memory.
 #[derive(Debug, Default)]
-pub struct ListGets {
-    /// Searches that the list's filter did not rule out.
+pub struct PmGets {
+    /// Searches that the table's filter did not rule out.
     pub searches: Counter,
     /// Cache lines of persistent memory that they read, values included.
     pub lines: Counter,
@@ -40,7 +40,7 @@ impl TableContext {
         Self {
             cache,
             counters,
-            list_gets: Arc::default(),
+            pm_gets: Arc::default(),
             open_bytes: Arc::default(),
         }
     }

@@ -18,5 +18,5 @@ pub mod sst;
 mod value;
 
 pub use cache::{BlockCache, Row};
-pub use context::{ListGets, OpenBytes, TableContext};
+pub use context::{OpenBytes, PmGets, TableContext};
 pub use value::{Pin, Value};

@@ -30,6 +30,7 @@
 #![deny(unsafe_code)]
 
 mod api;
+mod blade;
 mod compaction;
 mod engine;
 mod event;
@@ -69,6 +70,7 @@ pub use api::stats::{
     BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PartitionStats, PmStats,
     RecoveryStats, StallStats, Stats, UserStats,
 };
+pub use blade::BladeStats;
 pub use event::{Event, EventListener, GrainRule, StallReason};
 pub use firn_base::clock::Clock;
 pub use firn_base::exec::Executor;
@@ -76,6 +78,7 @@ pub use firn_base::{Error, ErrorKind, FileId, Limits, Result};
 pub use firn_fs::{Dir, File, Fs};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;
+pub use firn_table::pm_table::Arrangement;
 pub use firn_table::sst::Codec;
 pub use lab::LabStats;
 pub use lifecycle::repair::{RepairReport, repair, repair_dry_run};
@@ -83,8 +86,8 @@ pub use lifecycle::stored::profile_at;
 pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
 pub use options::tuning::{
-    BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering, TlsmBuild, TlsmTuning,
-    TlsmVictim, Tuning,
+    BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering,
+    TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
 };
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
 pub use tlsm::{ListSearches, TlsmStats};

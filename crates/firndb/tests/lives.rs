@@ -20,7 +20,7 @@ fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
     let options = Options::default().profile(profile).pm(pm);
     match profile {
         // A pool must have room for a write buffer.
-        Profile::Tlsm => options.write_buffer_bytes(Some(16 << 20)),
+        Profile::Tlsm | Profile::Blade => options.write_buffer_bytes(Some(16 << 20)),
         _ => options,
     }
 }

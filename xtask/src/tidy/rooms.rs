@@ -13,7 +13,7 @@ const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
 /// All rooms, from the bottom up.
-const ROOMS: [&str; 20] = [
+const ROOMS: [&str; 21] = [
     "mechanisms",
     "sites",
     "gate",
@@ -29,6 +29,7 @@ const ROOMS: [&str; 20] = [
     "read",
     "write",
     "tlsm",
+    "blade",
     "compaction",
     "lifecycle",
     "api",

@@ -67,9 +67,10 @@ impl Summary {
             "entries  about {entries}, superseded ones and deletions among them"
         )?;
         let in_lists = stats.tlsm.as_ref().map_or(0, |lists| lists.table_bytes);
+        let sorted = stats.blade.as_ref().map_or(0, |tables| tables.table_bytes);
         let (disk, tables, logs) = (
             ByteSize(self.disk_bytes),
-            ByteSize(stats.table_bytes - in_lists),
+            ByteSize(stats.table_bytes - in_lists - sorted),
             ByteSize(self.log_bytes),
         );
         writeln!(text, "on disk  {disk}: tables {tables}, logs {logs}")?;
@@ -89,6 +90,15 @@ impl Summary {
             writeln!(
                 text,
                 "in PM    {used} of {of} for tables; {garbage} of it is garbage"
+            )?;
+        }
+        if let Some(tables) = &stats.blade {
+            let (used, of) = (ByteSize(tables.used_bytes), ByteSize(tables.capacity_bytes));
+            writeln!(
+                text,
+                "in PM    {used} of {of} for tables: {} as they were flushed, {} merged",
+                grouped(tables.unsorted_tables as u64),
+                grouped(tables.sorted_tables as u64)
             )?;
         }
         let debt = match stats.background.debt_bytes {

@@ -18,6 +18,7 @@ mod manifest;
 mod patch;
 mod pool;
 mod real;
+mod sorted;
 mod table;
 mod trees;
 
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// All decoders.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     log::FRAME,
     log::LOG,
     log::HALF,
@@ -53,6 +54,7 @@ pub const TARGETS: [Target; 14] = [
     pool::POOL,
     trees::TREES,
     lists::LISTS,
+    sorted::SORTED,
     directory::DIRECTORY,
 ];
 

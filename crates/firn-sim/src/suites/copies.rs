@@ -42,6 +42,12 @@ pub(crate) fn tlsm_checkpoint_cut(seed: u64) -> Tally {
     cut_a_checkpoint(Start::lists(&mut random, seed), random)
 }
 
+/// `blade_checkpoint_cut`: the same for a database whose upper tables are in persistent memory.
+pub(crate) fn blade_checkpoint_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_a_checkpoint(Start::sorted(&mut random, seed), random)
+}
+
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
     let Start {

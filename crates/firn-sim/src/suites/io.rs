@@ -358,6 +358,18 @@ pub(crate) fn tlsm_io(seed: u64) -> Tally {
     }
 }
 
+/// `blade_io`: the same for a database whose upper tables are in persistent memory.
+pub(crate) fn blade_io(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let start = Start::sorted(&mut random, seed);
+    match seed % 4 {
+        0 => countdown(start, random),
+        1 => several(start, random),
+        2 => failed_sync(start, random),
+        _ => full_disk(start, random),
+    }
+}
+
 /// A write or sync of a table fails, and the machine dies soon afterwards, before the failure is
 /// resolved.
 fn die_behind_a_failure(start: Start, mut random: Seed) -> Tally {

@@ -155,6 +155,22 @@ pub(crate) fn tlsm_joint(seed: u64) -> Tally {
     lives(&setup, remains, &mut random)
 }
 
+/// The same for a database whose upper tables are in persistent memory as far as there is room.
+pub(crate) fn blade_joint(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let setup = Setup {
+        profile: Profile::Blade,
+        pool: true,
+        ..Setup::random(&mut random)
+    };
+    let remains = Remains {
+        machine: Machine::new(&setup, seed),
+        history: History::default(),
+        death: Death::Kill,
+    };
+    lives(&setup, remains, &mut random)
+}
+
 /// `tlsm_link_cut`: a process is killed inside a compaction that links, the next one goes on with
 /// it, and then the power fails: what the first one had not fenced is durable by then.
 pub(crate) fn tlsm_link_cut(seed: u64) -> Tally {

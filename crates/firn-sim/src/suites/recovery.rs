@@ -57,6 +57,12 @@ pub(crate) fn tlsm_creation_cut(seed: u64) -> Tally {
     cut_creations(Start::lists(&mut random, seed), random)
 }
 
+/// `blade_creation_cut`: the same for a database whose upper tables are in persistent memory.
+pub(crate) fn blade_creation_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_creations(Start::sorted(&mut random, seed), random)
+}
+
 fn cut_creations(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
     let Start {
@@ -146,6 +152,14 @@ pub(crate) fn lab_recovery_cut(seed: u64) -> Tally {
 pub(crate) fn tlsm_recovery_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let start = Start::lists(&mut random, seed);
+    cut_recoveries(start, seed, &mut random, &mut tally);
+    tally
+}
+
+/// `blade_recovery_cut`: the same for a database whose upper tables are in persistent memory.
+pub(crate) fn blade_recovery_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let start = Start::sorted(&mut random, seed);
     cut_recoveries(start, seed, &mut random, &mut tally);
     tally
 }

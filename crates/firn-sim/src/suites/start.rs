@@ -78,6 +78,21 @@ impl Start {
         )
     }
 
+    /// No database yet, of a profile whose upper tables are in persistent memory as far as there is
+    /// room.
+    pub(crate) fn sorted(random: &mut Seed, seed: u64) -> Start {
+        Start::empty(
+            Setup {
+                profile: Profile::Blade,
+                pool: true,
+                direct: random.one_in(2),
+                keys: if random.one_in(2) { 60 } else { 400 },
+                ..Setup::small()
+            },
+            seed,
+        )
+    }
+
     /// A database whose tables grew. It is the same each time; the seed determines the faults of
     /// its disk.
     pub(crate) fn grown(seed: u64) -> Start {

@@ -15,7 +15,7 @@ use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix
 use super::space::{Chunk, ListSpace};
 use super::write::Linked;
 use crate::Value;
-use crate::context::{ListGets, OpenBytes, TableContext};
+use crate::context::{OpenBytes, PmGets, TableContext};
 use crate::sites;
 use crate::sst::{Filter, Got, Query};
 use firn_base::checksum::{crc32c_salted, matches};
@@ -53,7 +53,7 @@ pub struct List {
     filter: Filter,
     totals: ListTotals,
     /// Where its gets and its memory are counted, if it belongs to a database that is open.
-    counted: Option<(Arc<ListGets>, OpenBytes)>,
+    counted: Option<(Arc<PmGets>, OpenBytes)>,
 }
 
 /// The entry that a search or a cursor read last.
@@ -129,7 +129,7 @@ impl List {
     #[must_use]
     pub fn counted_in(mut self, context: &TableContext) -> List {
         let memory = context.count_open(self.memory_bytes());
-        self.counted = Some((context.list_gets.clone(), memory));
+        self.counted = Some((context.pm_gets.clone(), memory));
         self
     }
 

@@ -18,7 +18,7 @@ mod write;
 pub use iter::PmTableIter;
 pub use layout::{Arrangement, PmTotals};
 pub use read::PmTable;
-pub use recover::{claim, find_tables, peek, read_totals};
+pub use recover::{claim, find_tables, peek};
 pub use sketch::Sketch;
 pub use space::PmTableSpace;
 pub use verify::{PmTableReport, salvage, verify};

@@ -16,7 +16,7 @@ use super::search::Guide;
 use super::sketch::Sketch;
 use super::space::PmTableSpace;
 use crate::Value;
-use crate::context::{ListGets, OpenBytes, TableContext};
+use crate::context::{OpenBytes, PmGets, TableContext};
 use crate::sites;
 use crate::sst::{Filter, Got, Query};
 use firn_base::checksum::matches;
@@ -37,7 +37,7 @@ pub struct PmTable {
     filter: Filter,
     sketch: Sketch,
     /// Where its gets and its memory are counted, if it belongs to a database that is open.
-    counted: Option<(Arc<ListGets>, OpenBytes)>,
+    counted: Option<(Arc<PmGets>, OpenBytes)>,
 }
 
 /// The group that a search or a cursor read last.
@@ -78,15 +78,8 @@ impl PmTable {
     /// `Corruption` if its header or what is searched is damaged; `Changed` if another process
     /// reused the space.
     pub fn open(space: Arc<PmTableSpace>) -> Result<PmTable> {
-        let bytes = space.header()?;
-        let header = Header::decode(&bytes, &space.pool.uuid(), space.extent.offset.get());
-        let header = header
-            .filter(|header| header.id == space.id)
-            .ok_or_else(|| space.damaged(0, "a table's header"))?;
+        let header = space.header()?;
         let damaged = |what| space.damaged(header.slots_at(), what);
-        if header.end() as u64 > space.extent.len {
-            return Err(damaged("what is searched"));
-        }
         let mut bytes = vec![0; header.end() - header.slots_at()];
         space.read(header.slots_at(), &mut bytes)?;
         let is_whole = matches(&sites::PM_TABLE_SEARCH_CHECK, header.search_crc, || {
@@ -115,7 +108,7 @@ impl PmTable {
     #[must_use]
     pub fn counted_in(mut self, context: &TableContext) -> PmTable {
         let memory = context.count_open(self.memory_bytes());
-        self.counted = Some((context.list_gets.clone(), memory));
+        self.counted = Some((context.pm_gets.clone(), memory));
         self
     }
 

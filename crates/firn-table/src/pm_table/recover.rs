@@ -2,7 +2,7 @@
 
 use super::layout::{HEADER_BYTES, Header, PmTotals};
 use super::space::PmTableSpace;
-use firn_base::{Error, FileId, Result};
+use firn_base::{FileId, Result};
 use firn_pm::{Extent, GRANULE_BYTES, Owner, PmOffset, Pool};
 use std::sync::Arc;
 
@@ -12,22 +12,9 @@ use std::sync::Arc;
 /// `Corruption` if another table or none begins there, or the extent is not free.
 pub fn claim(pool: &Arc<Pool>, id: FileId, extent: Extent) -> Result<(PmTableSpace, PmTotals)> {
     pool.claim(extent, Owner::Table)?;
-    let totals = read_totals(pool, id, extent)?;
-    let frozen = pool.adopt(extent)?;
-    Ok((PmTableSpace::new(pool.clone(), id, frozen), totals))
-}
-
-/// The sums of the table `id` in `extent`.
-///
-/// # Errors
-/// `Corruption` if another table or none begins there.
-pub fn read_totals(pool: &Pool, id: FileId, extent: Extent) -> Result<PmTotals> {
-    let found = peek(pool, extent.offset)?;
-    let found = found.filter(|(found, at, _)| *found == id && at.len <= extent.len);
-    found.map(|(_, _, totals)| totals).ok_or_else(|| {
-        let at = extent.offset.get();
-        Error::corruption(format!("table {id} in the pool"), at, "a table's header")
-    })
+    let space = PmTableSpace::new(pool.clone(), id, pool.adopt(extent)?);
+    let totals = space.totals()?;
+    Ok((space, totals))
 }
 
 /// The id, the least extent and the sums of the table that begins at `offset`, if one does.

@@ -1,6 +1,6 @@
 //! The extent of a table.
 
-use super::layout::HEADER_BYTES;
+use super::layout::{HEADER_BYTES, Header, PmTotals};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Extent, Frozen, Pool};
 use std::fmt;
@@ -76,11 +76,23 @@ impl PmTableSpace {
         }
     }
 
-    /// The header's bytes.
-    pub(super) fn header(&self) -> Result<[u8; HEADER_BYTES]> {
+    /// The sums of the table.
+    ///
+    /// # Errors
+    /// `Corruption` if another table or none begins there; `Changed` if another process may have
+    /// reused the extent.
+    pub fn totals(&self) -> Result<PmTotals> {
+        self.header().map(|header| header.totals)
+    }
+
+    /// The header.
+    pub(super) fn header(&self) -> Result<Header> {
         let mut bytes = [0; HEADER_BYTES];
         self.read(0, &mut bytes)?;
-        Ok(bytes)
+        let header = Header::decode(&bytes, &self.pool.uuid(), self.extent.offset.get());
+        header
+            .filter(|header| header.id == self.id && header.end() as u64 <= self.extent.len)
+            .ok_or_else(|| self.damaged(0, "a table's header"))
     }
 
     /// The error of a reader that met damage at `at`: `Changed` if another process may have reused

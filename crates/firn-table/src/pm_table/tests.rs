@@ -502,7 +502,7 @@ fn lines(table: PmTable, keys: impl Iterator<Item = Vec<u8>>, value_bytes: u64) 
         gets += 1;
     }
     let values = gets as f64 * (value_bytes.div_ceil(64) + 1) as f64;
-    (context.list_gets.lines.get() as f64 - values) / f64::from(gets)
+    (context.pm_gets.lines.get() as f64 - values) / f64::from(gets)
 }
 
 #[test]

@@ -146,9 +146,10 @@ impl PmTableWriter {
         self.firsts.keys.len() + words * size_of::<u64>()
     }
 
-    /// Bytes of the table, if it ended here.
+    /// Bytes of its entries so far.
     pub fn estimated_bytes(&self) -> u64 {
-        self.bytes_with(0, 0) as u64
+        let ended = self.written + self.staged.len();
+        (ended + self.heads_bytes + self.values.len()) as u64
     }
 
     /// True if an entry fits into the extent as it is. If not, the table should end before it.

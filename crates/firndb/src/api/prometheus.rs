@@ -1,7 +1,7 @@
 //! [`Stats`] as the text that Prometheus reads (exposition format 0.0.4).
 
 use crate::api::stats::{CauseStats, GrainStats, LevelStats, PmStats};
-use crate::{LabStats, Stats, TlsmStats};
+use crate::{BladeStats, LabStats, Stats, TlsmStats};
 use std::fmt::{Display, Write};
 
 /// Families of samples, one after another.
@@ -64,6 +64,9 @@ impl Stats {
         }
         if let Some(tlsm) = &self.tlsm {
             tlsm.write_to(&mut text);
+        }
+        if let Some(blade) = &self.blade {
+            blade.write_to(&mut text);
         }
         text.0
     }
@@ -346,6 +349,50 @@ impl LabStats {
         );
         let help = "Values of hot keys that went to the log, as there was no room.";
         text.counter("hot_turned_away_total", help, hot.turned_away as f64);
+    }
+}
+
+impl BladeStats {
+    fn write_to(&self, text: &mut Text) {
+        let tables = [
+            ("unsorted", self.unsorted_tables),
+            ("sorted", self.sorted_tables),
+        ];
+        text.gauges(
+            "pm_tables",
+            "Sorted tables in persistent memory: as they were flushed, and merged.",
+            tables.map(|(kind, count)| (label("kind", kind), count as f64)),
+        );
+        let help = "Bytes that sorted tables may take in persistent memory, and take.";
+        let bytes = [("capacity", self.capacity_bytes), ("used", self.used_bytes)];
+        let bytes = bytes.map(|(bytes, count)| (label("bytes", bytes), count as f64));
+        text.gauges("pm_table_bytes", help, bytes);
+        let written = [
+            ("flush", self.flushed_bytes),
+            ("internal", self.internal_bytes),
+            ("major", self.major_bytes),
+        ];
+        let help = "Bytes of tables written by flushes, and by compactions within persistent memory \
+                    and out of it.";
+        let written = written.map(|(cause, count)| (label("cause", cause), count as f64));
+        text.counters("pm_table_written_bytes_total", help, written);
+        let jobs = [
+            ("internal", self.internal_compactions),
+            ("major", self.major_compactions),
+            ("spilled", self.spilled),
+        ];
+        let help =
+            "Compactions within persistent memory and out of it, and jobs that found no room.";
+        let jobs = jobs.map(|(job, count)| (label("job", job), count as f64));
+        text.counters("pm_table_jobs_total", help, jobs);
+        let help = "Searches of gets in sorted tables in persistent memory.";
+        text.counter("pm_table_searches_total", help, self.searches as f64);
+        let help = "Cache lines of persistent memory that these searches read.";
+        text.counter(
+            "pm_table_search_lines_total",
+            help,
+            self.search_lines as f64,
+        );
     }
 }
 

@@ -1,7 +1,9 @@
 //! Counters and sizes, as a struct and as JSON (through serde). `prometheus.rs` has the Prometheus
 //! text.
 
+use crate::blade::BladeStats;
 use crate::compaction::LevelCounters;
+use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
 use crate::event::GrainRule;
 use crate::event::StallReason;
@@ -242,6 +244,8 @@ pub struct Stats {
     pub lab: Option<LabStats>,
     /// Tables in persistent memory, in profile `tlsm`.
     pub tlsm: Option<TlsmStats>,
+    /// Tables in persistent memory, in profile `blade`.
+    pub blade: Option<BladeStats>,
     /// The levels, from level 0 on, over all partitions.
     pub levels: Vec<LevelStats>,
     /// The partitions, in key order.
@@ -321,9 +325,14 @@ impl Engine {
             lab: state.upper().and_then(Upper::lab_stats),
             tlsm: self
                 .compaction
-                .lists
+                .lists()
+                .map(|lists| lists.stats(&state, &self.tables.context().pm_gets)),
+            blade: self
+                .compaction
+                .pm
                 .as_ref()
-                .map(|lists| lists.stats(&state, &self.tables.context().list_gets)),
+                .and_then(PmStore::sorted)
+                .map(|sorted| sorted.stats(&state, &self.tables.context().pm_gets)),
             levels: self.level_stats(&state),
             partitions: partition_stats(&state),
             background: self.background_stats(),

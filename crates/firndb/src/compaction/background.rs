@@ -26,8 +26,9 @@ use self::loans::Loans;
 pub(crate) use self::obsolete::Obsolete;
 use self::obsolete::ObsoleteFiles;
 use self::sub_tasks::SubTasks;
-use crate::compaction::picker::{self, Facts, Wanted};
+use crate::compaction::picker::{self, Facts, Sizes, Wanted};
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
+use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::{Debt, RateLimiter};
 use crate::compaction::{self, CompactionOutput, LevelContext};
 use crate::engine::Engine;
@@ -38,7 +39,7 @@ use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
-use crate::tlsm::{CutJob, ListFacts};
+use crate::tlsm::CutJob;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -190,7 +191,7 @@ impl Engine {
             return None;
         }
         let state = self.state.load_full();
-        jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        jobs.wanted = picker::wanted(&state, &self.partition_sizes(), jobs.wanted.take());
         self.discard_cut(&state, &jobs);
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
@@ -213,17 +214,20 @@ impl Engine {
         self.jobs.state.lock().all_done
     }
 
-    /// The lists' part of persistent memory, in profiles that have one.
-    pub(super) fn list_facts(&self) -> Option<ListFacts> {
-        let facts = self.compaction.lists.as_ref()?.facts();
-        Some(ListFacts {
-            is_full: self.write_stall.is_full(),
-            ..facts
-        })
+    /// The tables' part of persistent memory, in profiles that have one.
+    pub(super) fn pm_facts(&self) -> Option<PmFacts> {
+        let store = self.compaction.pm.as_ref()?;
+        Some(store.facts(self.write_stall.is_full(), self.clock.now_ns()))
+    }
+
+    /// The sizes at which partitions are divided and joined.
+    pub(super) fn partition_sizes(&self) -> Sizes {
+        let buffer_bytes = self.budget.write_buffer_bytes as u64;
+        picker::sizes(&self.options.limits, self.pm_facts().as_ref(), buffer_bytes)
     }
 
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
-        let lists = self.list_facts();
+        let pm = self.pm_facts();
         let facts = Facts {
             limits: &self.options.limits,
             busy: &jobs.busy,
@@ -234,11 +238,12 @@ impl Engine {
             seek: *self.jobs.seek.lock(),
             appends: self.compaction.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
-            lists: lists.as_ref(),
+            pm: pm.as_ref(),
             evicting: jobs.evicting,
             tuning: &self.options.tuning,
             chunk_bytes: self.chunk_bytes(),
             wanted: jobs.wanted.as_ref(),
+            sizes: self.partition_sizes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.rate_limiter.is_at_rest(self.commit.visible()),
@@ -468,18 +473,18 @@ impl Engine {
             &self.options.limits,
             &self.options.tuning,
             self.budget.write_buffer_bytes as u64,
-            self.list_facts().as_ref(),
+            self.pm_facts().as_ref(),
         )
     }
 
     /// Sets the rates of writers and of compactions according to the debt.
     pub(crate) fn update_stall(&self) {
-        if let Some(lists) = &self.compaction.lists {
+        if let Some(store) = &self.compaction.pm {
             let buffer_bytes = self.budget.write_buffer_bytes as u64;
             let state = self.state.load();
             let buffers = state.memtables.iter();
             let buffers_bytes: u64 = buffers.map(|buffer| buffer.capacity_bytes() as u64).sum();
-            let fullness = lists.fullness(buffers_bytes, buffer_bytes);
+            let fullness = store.fullness(buffers_bytes, buffer_bytes);
             if self.write_stall.set_fullness(fullness) < fullness {
                 // Work that makes room may have become due by this.
                 self.jobs.state.lock().all_done = false;
@@ -638,7 +643,7 @@ impl Engine {
             return false;
         }
         let state = self.state.load();
-        jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        jobs.wanted = picker::wanted(&state, &self.partition_sizes(), jobs.wanted.take());
         self.discard_cut(&state, &jobs);
         self.pick(&state, &jobs, true).is_none()
     }

@@ -19,9 +19,9 @@ use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::{Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
+use crate::read::pm_space::NewTable;
 use crate::read::state::Touched;
 use crate::read::table_run::TableRun;
-use crate::tlsm::{Done, NewList};
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Engine {
         let CompactionOutput {
             mut edit,
             created,
-            lists,
+            placed,
             anchor,
             grown,
             choices,
@@ -70,13 +70,13 @@ impl Engine {
             self.undo_tables(&error, &created);
             if error.kind() == ErrorKind::Poisoned {
                 // The record may still turn out to be durable.
-                lists.into_iter().for_each(NewList::keep);
+                placed.into_iter().for_each(NewTable::keep);
             } else {
                 grown.iter().for_each(|grown| grown.undo(&self.compaction));
             }
             return Err(error);
         }
-        NewList::install_all(lists, &self.tables);
+        NewTable::install_all(placed, &self.tables);
         // The manifest names the lists now, so their anchor is stale.
         drop(anchor);
         let version = manifest.version();
@@ -127,7 +127,7 @@ impl Engine {
                 None => next,
             }
         });
-        self.tables.lists_are_swapped_in();
+        self.tables.placed_are_swapped_in();
     }
 
     /// Records a change of partition borders and swaps in a state with it. REQUIRES: no flush and
@@ -230,8 +230,11 @@ impl Engine {
     ) {
         let elapsed_ns = self.clock.now_ns() - start_ns;
         let elapsed = Duration::from_nanos(elapsed_ns);
-        if let Some(lists) = self.compaction.lists.as_ref() {
-            lists.done(done(plan));
+        if let Some(store) = &self.compaction.pm {
+            let state = self.state.load();
+            let part = plan.part.and_then(|id| state.part_by_id(id));
+            let times = (self.clock.now_ns(), elapsed_ns);
+            store.installed(plan, part.map(|part| &**part), bytes_out, times);
         }
         if plan.reason == Reason::Flush {
             let bytes = plan
@@ -267,17 +270,5 @@ impl Engine {
             moved,
             elapsed,
         });
-    }
-}
-
-/// The job as lists count it.
-fn done(plan: &Plan) -> Done {
-    match plan.reason {
-        Reason::Evict => Done::Eviction {
-            in_place: plan.source_level() == Some(plan.level),
-        },
-        Reason::Promote => Done::Promotion,
-        _ if plan.relocate.is_some() => Done::Relocation,
-        _ => Done::Other,
     }
 }

@@ -13,8 +13,9 @@ use super::append::GrownTable;
 use super::entries::{BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::visibility::Versions;
-use crate::compaction::output::{ListTarget, OpenOutput, Written};
+use crate::compaction::output::{OpenOutput, PmTarget, Written};
 use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::pm_store::PmStore;
 use crate::compaction::upper::Evicted;
 use crate::files::{FileIds, FileName, Files};
 use crate::gate::was_closed;
@@ -24,11 +25,12 @@ use crate::options::Options;
 use crate::options::budget::Budget;
 use crate::options::tuning::BlockTuning;
 use crate::read::merge_iter::{Entries, MergeIter};
+use crate::read::pm_space::NewTable;
 use crate::read::run_iter::{LevelIter, RunIter};
-use crate::read::state::{Part, ReadState};
+use crate::read::state::{LevelRuns, Part, ReadState};
 use crate::read::table_run::TableRun;
 use crate::sites;
-use crate::tlsm::{Anchor, ListStore, NewList};
+use crate::tlsm::{Anchor, ListStore};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
@@ -36,6 +38,7 @@ use firn_base::key::compare;
 use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
 use firn_table::sst::{Access, SstOptions, TableOwner};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The number of entries between two yield points.
@@ -60,8 +63,8 @@ pub(crate) struct CompactionContext {
     pub(crate) keys_bytes: usize,
     /// The profile's parameters, if it appends.
     pub(crate) appends: Option<BlockTuning>,
-    /// The lists' part of the pool, if the profile has one.
-    pub(crate) lists: Option<Arc<ListStore>>,
+    /// The tables' part of the pool, if the profile has one.
+    pub(crate) pm: Option<PmStore>,
     pub(crate) file_ids: Arc<FileIds>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -97,16 +100,21 @@ impl CompactionContext {
             hold_bytes: budget.hold_bytes,
             keys_bytes: budget.keys_bytes,
             appends: options.appends().then(|| options.tuning.block.clone()),
-            lists: None,
+            pm: None,
             file_ids: Arc::new(FileIds::from(next_file_id)),
             stop: Arc::default(),
         }
     }
 
-    /// True if a job that failed with `error` makes files instead of lists, which is counted.
+    /// True if a job that failed with `error` makes files instead, which is counted.
     fn spills(&self, error: &Error) -> bool {
-        let lists = self.lists.as_ref();
-        lists.is_some_and(|lists| lists.spills(error))
+        let store = self.pm.as_ref();
+        store.is_some_and(|store| store.spills(error))
+    }
+
+    /// The lists' part of the pool, if the profile has one.
+    pub(crate) fn lists(&self) -> Option<&Arc<ListStore>> {
+        self.pm.as_ref().and_then(PmStore::lists)
     }
 
     /// # Errors
@@ -205,8 +213,8 @@ pub(crate) struct CompactionOutput {
     pub(crate) edit: Edit,
     /// The files that were created, to be removed if the edit is not installed.
     pub(crate) created: Vec<FileId>,
-    pub(crate) lists: Vec<NewList>,
-    /// The anchor of the lists, to be cleared when they are installed or gone.
+    pub(crate) placed: Vec<NewTable>,
+    /// The anchor of lists, to be cleared when they are installed or gone.
     pub(crate) anchor: Option<Anchor>,
     pub(crate) grown: Vec<GrownTable>,
     /// The choice for each table of the output's level, if there was one.
@@ -251,22 +259,22 @@ pub(crate) async fn run(
             ..CompactionOutput::default()
         });
     }
-    let lists = ListTarget::of(plan, around, context)?;
-    let has_lists = lists.is_some();
+    let target = PmTarget::of(plan, around, context)?;
+    let is_in_memory = target.is_some();
     let Written {
         metas,
         files,
-        lists,
+        placed,
         anchor,
-    } = match write(plan, around, snapshots, lists, context).await {
-        Err(error) if has_lists && context.spills(&error) => {
+    } = match write(plan, around, snapshots, target, context).await {
+        Err(error) if is_in_memory && context.spills(&error) => {
             write(plan, around, snapshots, None, context).await?
         }
         written => written?,
     };
     Ok(CompactionOutput {
         created: files,
-        lists,
+        placed,
         anchor,
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
@@ -278,12 +286,12 @@ pub(crate) async fn run(
     })
 }
 
-/// Writes the output of `plan`: lists, if `lists` is given, else files.
+/// Writes the output of `plan`: tables in persistent memory, if `target` is given, else files.
 async fn write(
     plan: &Plan,
     around: &LevelContext,
     snapshots: &[SeqNo],
-    lists: Option<ListTarget>,
+    target: Option<PmTarget>,
     context: &CompactionContext,
 ) -> Result<Written> {
     let cause = match plan.reason {
@@ -291,7 +299,7 @@ async fn write(
         _ => Cause::Compaction,
     };
     let mut merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
-    if let Some((key, _)) = lists.as_ref().and_then(ListTarget::through) {
+    if let Some((key, _)) = target.as_ref().and_then(PmTarget::through) {
         // Its versions are judged again from the first one on.
         merge.seek(key, Tag::seek(SeqNo::MAX))?;
     }
@@ -305,7 +313,7 @@ async fn write(
         ..Output::new(cause, plan.reason != Reason::Flush)
     };
     let below = around.below(plan.level);
-    write_outputs(merge, snapshots, below, output, lists, context).await
+    write_outputs(merge, snapshots, below, output, target, context).await
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -358,19 +366,20 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
         .iter()
         .map(|buffer| RunIter::Memtable(buffer.iter()))
         .collect();
-    let mut sorted: Vec<Arc<TableRun>> = Vec::new();
+    // The tables of a level below 0 do not overlap, nor do some of level 0.
+    let mut levels: BTreeMap<Level, Vec<Arc<TableRun>>> = BTreeMap::new();
     for (level, run) in &plan.tables {
-        if level.is_zero() {
-            children.push(RunIter::over(run, access)?);
-        } else if *level == plan.level {
-            sorted.push(run.clone());
-        } else {
-            let one = LevelIter::of(vec![run.clone()], access);
-            children.push(RunIter::Level(Box::new(one)));
-        }
+        levels.entry(*level).or_default().push(run.clone());
     }
-    if !sorted.is_empty() {
-        children.push(RunIter::Level(Box::new(LevelIter::of(sorted, access))));
+    for (level, runs) in levels {
+        if !level.is_zero() {
+            let sorted = LevelIter::of(runs, access);
+            children.push(RunIter::Level(Box::new(sorted)));
+            continue;
+        }
+        for group in LevelRuns::new(false, runs).sorted_groups() {
+            children.push(RunIter::over_sorted(group, access)?);
+        }
     }
     Ok(children)
 }
@@ -506,7 +515,7 @@ pub(crate) async fn write_tables(
     Ok(written.metas)
 }
 
-/// As [`write_tables`], but makes lists if `lists` is given.
+/// As [`write_tables`], but makes tables in persistent memory if `target` is given.
 ///
 /// # Errors
 /// As [`write_tables`].
@@ -515,17 +524,17 @@ pub(crate) async fn write_outputs(
     snapshots: &[SeqNo],
     below: OverlapTracker,
     output: Output,
-    mut lists: Option<ListTarget>,
+    mut target: Option<PmTarget>,
     context: &CompactionContext,
 ) -> Result<Written> {
-    let (written, open) = lists
+    let (written, open) = target
         .as_mut()
-        .map(ListTarget::take_written)
+        .map(PmTarget::take_written)
         .unwrap_or_default();
     let mut writer = TablesWriter {
         context,
         output,
-        lists,
+        target,
         written,
         open,
         cuts_passed: 0,
@@ -544,7 +553,7 @@ pub(crate) async fn write_outputs(
         }
         return Err(error);
     }
-    writer.written.anchor = writer.lists.as_mut().and_then(ListTarget::take_anchor);
+    writer.written.anchor = writer.target.as_mut().and_then(PmTarget::take_anchor);
     Ok(writer.written)
 }
 
@@ -579,8 +588,8 @@ impl<'a> Steps<'a> {
 struct TablesWriter<'a> {
     context: &'a CompactionContext,
     output: Output,
-    /// The making of lists; `None` if the output is files.
-    lists: Option<ListTarget>,
+    /// The making of tables in persistent memory; `None` if the output is files.
+    target: Option<PmTarget>,
     written: Written,
     open: Option<OpenOutput>,
     /// The number of cuts at or before the last key.
@@ -614,6 +623,10 @@ impl TablesWriter<'_> {
                 if !self.link(&merge)? {
                     // Only now, because a version that is dropped need not be read.
                     merge.load()?;
+                    if self.is_full(&merge) {
+                        self.end_table()?;
+                        below.begin_at(merge.key());
+                    }
                     self.add(&merge)?;
                 }
             }
@@ -639,7 +652,7 @@ impl TablesWriter<'_> {
             return false;
         };
         let limits = &self.context.limits;
-        if self.lists.is_some() && !mechanisms::TLSM_SPLIT.is_on() {
+        if self.target.as_ref().is_some_and(|target| !target.splits()) {
             return false;
         }
         let full = writer.estimated_bytes()
@@ -652,17 +665,26 @@ impl TablesWriter<'_> {
     /// Links the current entry of `merge` if it is in persistent memory and the output is, too.
     /// Returns false if it must be copied.
     fn link(&mut self, merge: &impl Entries) -> Result<bool> {
-        if self.lists.is_none() {
+        let Some(PmTarget::Lists(_)) = self.target else {
             return Ok(false);
-        }
+        };
         let Some(entry) = merge.linked() else {
             return Ok(false);
         };
         self.table()?;
-        match (&mut self.open, &mut self.lists) {
-            (Some(open), Some(lists)) => open.link(merge.key(), merge.tag(), &entry, lists),
+        match (&mut self.open, &mut self.target) {
+            (Some(open), Some(PmTarget::Lists(lists))) => {
+                open.link(merge.key(), merge.tag(), &entry, lists)
+            }
             _ => Ok(false),
         }
+    }
+
+    /// True if the open table has no room for the current entry of `merge`, and may end before it.
+    fn is_full(&self, merge: &impl Entries) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            open.last_key() != merge.key() && !open.fits(merge.key(), merge.value())
+        })
     }
 
     /// Copies the current entry of `merge`.
@@ -672,12 +694,12 @@ impl TablesWriter<'_> {
             return Ok(());
         };
         let (key, tag, value) = (merge.key(), merge.tag(), merge.value());
-        open.add(key, tag, value, self.lists.as_mut())
+        open.add(key, tag, value, self.target.as_mut())
     }
 
     /// True if an earlier process wrote the entry.
     fn is_written(&self, key: &[u8], tag: Tag) -> bool {
-        let through = self.lists.as_ref().and_then(ListTarget::through);
+        let through = self.target.as_ref().and_then(PmTarget::through);
         through.is_some_and(|(last, last_tag)| {
             compare(key, tag, last, last_tag) != std::cmp::Ordering::Greater
         })
@@ -686,8 +708,8 @@ impl TablesWriter<'_> {
     /// Begins a table, unless one is open.
     fn table(&mut self) -> Result<()> {
         if self.open.is_none() {
-            let lists = self.lists.as_ref();
-            let open = OpenOutput::begin(self.context, &self.output, lists, &mut self.written)?;
+            let target = self.target.as_ref();
+            let open = OpenOutput::begin(self.context, &self.output, target, &mut self.written)?;
             self.open = Some(open);
         }
         Ok(())
@@ -695,7 +717,7 @@ impl TablesWriter<'_> {
 
     fn end_table(&mut self) -> Result<()> {
         match self.open.take() {
-            Some(open) => open.finish(self.lists.as_mut(), &mut self.written),
+            Some(open) => open.finish(self.target.as_mut(), &mut self.written),
             None => Ok(()),
         }
     }

@@ -12,6 +12,7 @@ mod merge;
 mod output;
 pub(crate) mod picker;
 pub(crate) mod plan;
+pub(crate) mod pm_store;
 pub(crate) mod rate_limiter;
 mod tree_flush;
 mod upper;
@@ -25,4 +26,4 @@ pub(crate) use merge::{
     CompactionContext, CompactionOutput, LevelContext, Output, OverlapTracker, run, run_above,
     write_outputs, write_tables,
 };
-pub(crate) use output::{ListTarget, Written};
+pub(crate) use output::{PmTarget, Written};

@@ -1,19 +1,35 @@
 //! The table that a compaction is writing, in a file or in persistent memory.
 
 use super::merge::{CompactionContext, LevelContext, Output};
+use crate::blade::SortedStore;
 use crate::compaction::plan::{Medium, Plan};
+use crate::compaction::pm_store::PmStore;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
-use crate::tlsm::{Anchor, COPY_BYTES, CutJob, LINK_BYTES, ListStore, NewList};
+use crate::read::pm_space::{NewTable, PmSpace};
+use crate::tlsm::{Anchor, COPY_BYTES, CutJob, LINK_BYTES, ListStore};
 use firn_base::sync::Mutex;
 use firn_base::{ErrorKind, FileId, Result, Tag};
 use firn_pm::Headroom;
 use firn_table::pm_skiplist::{Linked, ListCause, ListJob, ListPlace, ListWriter};
+use firn_table::pm_table::PmTableWriter;
 use firn_table::sst::{SstOptions, SstWriter, TableOwner};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The making of lists instead of files.
+/// The making of tables in persistent memory instead of files.
+pub(crate) enum PmTarget {
+    Lists(Box<ListTarget>),
+    Sorted(SortedTarget),
+}
+
+/// The making of sorted tables.
+pub(crate) struct SortedTarget {
+    store: Arc<SortedStore>,
+    headroom: Arc<Mutex<Headroom>>,
+}
+
+/// The making of lists.
 pub(crate) struct ListTarget {
     pub(crate) store: Arc<ListStore>,
     pub(crate) headroom: Arc<Mutex<Headroom>>,
@@ -31,13 +47,13 @@ pub(crate) struct ListTarget {
     unlinked_bytes: u64,
 }
 
-/// The tables that were written. Lists are freed when they are dropped.
+/// The tables that were written. Those in persistent memory are freed when they are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) metas: Vec<TableMeta>,
     /// The ids of those that are files.
     pub(crate) files: Vec<FileId>,
-    pub(crate) lists: Vec<NewList>,
+    pub(crate) placed: Vec<NewTable>,
     pub(crate) anchor: Option<Anchor>,
 }
 
@@ -45,6 +61,7 @@ pub(crate) struct Written {
 pub(super) enum OpenOutput {
     Sst(FileId, Box<SstWriter>),
     List(Box<ListOutput>),
+    Sorted(Box<PmTableWriter>),
 }
 
 pub(super) struct ListOutput {
@@ -58,8 +75,8 @@ pub(super) struct ListOutput {
     superseded_bytes: u64,
 }
 
-impl ListTarget {
-    /// The making of lists, if `plan` wants them and there is room.
+impl PmTarget {
+    /// The making of tables in persistent memory, if `plan` wants them there and there is room.
     ///
     /// # Errors
     /// `NoSpace` if there is no room and tables must be in persistent memory.
@@ -67,11 +84,130 @@ impl ListTarget {
         plan: &Plan,
         around: &LevelContext,
         context: &CompactionContext,
+    ) -> Result<Option<PmTarget>> {
+        let store = context.pm.as_ref().filter(|_| plan.medium == Medium::Pm);
+        Ok(match store {
+            None => None,
+            Some(PmStore::Lists(store)) => ListTarget::of(plan, around, context, store)?
+                .map(|target| PmTarget::Lists(Box::new(target))),
+            Some(PmStore::Sorted(store)) => {
+                let of_buffer = plan
+                    .buffer
+                    .as_ref()
+                    .map(|buffer| buffer.used_bytes() as u64);
+                let tables = plan.tables.iter().map(|(_, run)| &run.meta);
+                let entries = tables.clone().map(|meta| meta.entries).sum();
+                let bytes =
+                    of_buffer.unwrap_or(0) + tables.map(|meta| meta.live_bytes()).sum::<u64>();
+                SortedTarget::of(store, entries, bytes, around.cuts.len() as u64)?
+            }
+        })
+    }
+
+    /// The making of tables from the log `log_id` that is replayed, if there is room for `bytes`
+    /// in tables that end at `cuts` borders. An open does not fail for lack of it.
+    ///
+    /// # Errors
+    /// The error of the pool.
+    pub(crate) fn recovered(
+        store: &PmStore,
+        log_id: FileId,
+        cuts: u64,
+        bytes: u64,
+    ) -> Result<Option<PmTarget>> {
+        match store {
+            PmStore::Lists(store) => {
+                let target = ListTarget::recovered(store, log_id, 1 + cuts, bytes)?;
+                Ok(target.map(|target| PmTarget::Lists(Box::new(target))))
+            }
+            PmStore::Sorted(store) => SortedTarget::of(store, 0, bytes, cuts),
+        }
+    }
+
+    /// False if all of the output is one table.
+    pub(super) fn splits(&self) -> bool {
+        match self {
+            PmTarget::Lists(_) => mechanisms::TLSM_SPLIT.is_on(),
+            PmTarget::Sorted(_) => true,
+        }
+    }
+
+    /// The last entry that an earlier process wrote.
+    pub(super) fn through(&self) -> Option<(&[u8], Tag)> {
+        match self {
+            PmTarget::Lists(lists) => lists.through(),
+            PmTarget::Sorted(_) => None,
+        }
+    }
+
+    /// Takes the tables that an earlier process wrote: whole ones, and the beginning of one.
+    pub(super) fn take_written(&mut self) -> (Written, Option<OpenOutput>) {
+        match self {
+            PmTarget::Lists(lists) => lists.take_written(),
+            PmTarget::Sorted(_) => Default::default(),
+        }
+    }
+
+    pub(super) fn take_anchor(&mut self) -> Option<Anchor> {
+        match self {
+            PmTarget::Lists(lists) => lists.anchor.take(),
+            PmTarget::Sorted(_) => None,
+        }
+    }
+
+    /// The lists, if the output is lists.
+    fn lists(&mut self) -> Option<&mut ListTarget> {
+        match self {
+            PmTarget::Lists(lists) => Some(lists),
+            PmTarget::Sorted(_) => None,
+        }
+    }
+
+    fn begin(&self, id: FileId) -> OpenOutput {
+        match self {
+            PmTarget::Lists(lists) => lists.begin(id),
+            PmTarget::Sorted(sorted) => {
+                let writer = sorted.store.writer(id, sorted.headroom.clone());
+                OpenOutput::Sorted(Box::new(writer))
+            }
+        }
+    }
+}
+
+impl SortedTarget {
+    /// The making of tables, if there is room for `entries` with `bytes`, which end at `cuts`
+    /// borders.
+    fn of(
+        store: &Arc<SortedStore>,
+        entries: u64,
+        bytes: u64,
+        cuts: u64,
+    ) -> Result<Option<PmTarget>> {
+        // A memtable takes about as much for each entry as a table.
+        let headroom = store.promise(entries, bytes + bytes / 8, cuts)?;
+        Ok(headroom.map(|headroom| {
+            PmTarget::Sorted(SortedTarget {
+                store: store.clone(),
+                headroom: Arc::new(Mutex::new(headroom)),
+            })
+        }))
+    }
+}
+
+impl ListTarget {
+    /// The making of lists, if there is room.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room and tables must be in persistent memory.
+    fn of(
+        plan: &Plan,
+        around: &LevelContext,
+        context: &CompactionContext,
+        store: &Arc<ListStore>,
     ) -> Result<Option<ListTarget>> {
-        let is_wanted = plan.medium == Medium::Pm && mechanisms::TLSM_LISTS.is_on();
-        let Some(store) = context.lists.as_ref().filter(|_| is_wanted) else {
+        if !mechanisms::TLSM_LISTS.is_on() {
             return Ok(None);
-        };
+        }
         // A memtable takes about as much for each entry as a list.
         let of_buffer = plan
             .buffer
@@ -80,7 +216,8 @@ impl ListTarget {
         let mut bytes = of_buffer.map_or(0, |bytes| bytes + bytes / 8);
         for (_, run) in &plan.tables {
             bytes += run.meta.entries * LINK_BYTES;
-            bytes += match (run.space(), &plan.relocate) {
+            let space = run.space().and_then(PmSpace::list);
+            bytes += match (space, &plan.relocate) {
                 (None, _) => run.meta.live_bytes() + run.meta.entries * (COPY_BYTES - LINK_BYTES),
                 // The entries of a list stay where they are.
                 (Some(_), None) => 0,
@@ -138,7 +275,7 @@ impl ListTarget {
     ///
     /// # Errors
     /// The error of the pool.
-    pub(crate) fn recovered(
+    fn recovered(
         store: &Arc<ListStore>,
         log_id: FileId,
         lists: u64,
@@ -201,7 +338,7 @@ impl ListTarget {
         (self.job, self.anchor) = (job, Some(resumed.anchor));
         (self.through, self.begun) = (through, begun);
         self.complete.metas = resumed.metas;
-        self.complete.lists = resumed.lists;
+        self.complete.placed = resumed.lists;
         self.store.counters.resumed.add(1);
         Ok(())
     }
@@ -217,10 +354,6 @@ impl ListTarget {
     pub(super) fn take_written(&mut self) -> (Written, Option<OpenOutput>) {
         let begun = self.begun.take().map(Box::new).map(OpenOutput::List);
         (std::mem::take(&mut self.complete), begun)
-    }
-
-    pub(super) fn take_anchor(&mut self) -> Option<Anchor> {
-        self.anchor.take()
     }
 
     fn set_anchor(&mut self, place: ListPlace) -> Result<()> {
@@ -277,12 +410,12 @@ impl OpenOutput {
     pub(super) fn begin(
         context: &CompactionContext,
         output: &Output,
-        lists: Option<&ListTarget>,
+        target: Option<&PmTarget>,
         written: &mut Written,
     ) -> Result<OpenOutput> {
         let id = context.file_ids.take();
-        if let Some(lists) = lists {
-            return Ok(lists.begin(id));
+        if let Some(target) = target {
+            return Ok(target.begin(id));
         }
         let file = context.files.create_table(id, context.direct)?;
         written.files.push(id);
@@ -303,15 +436,25 @@ impl OpenOutput {
         key: &[u8],
         tag: Tag,
         value: &[u8],
-        lists: Option<&mut ListTarget>,
+        target: Option<&mut PmTarget>,
     ) -> Result<()> {
         match self {
             OpenOutput::Sst(_, writer) => writer.add(key, tag, value),
             OpenOutput::List(list) => {
                 list.note(key, (key.len() + value.len()) as u64);
                 list.writer.push(key, tag, value)?;
+                let lists = target.and_then(PmTarget::lists);
                 lists.map_or(Ok(()), |lists| list.anchor(lists))
             }
+            OpenOutput::Sorted(writer) => writer.add(key, tag, value),
+        }
+    }
+
+    /// False if an entry does not fit, so that the table must end before it.
+    pub(super) fn fits(&self, key: &[u8], value: &[u8]) -> bool {
+        match self {
+            OpenOutput::Sst(..) | OpenOutput::List(_) => true,
+            OpenOutput::Sorted(writer) => writer.fits(key, value),
         }
     }
 
@@ -340,6 +483,7 @@ impl OpenOutput {
         match self {
             OpenOutput::Sst(_, writer) => writer.estimated_bytes(),
             OpenOutput::List(list) => list.writer.totals().entry_bytes,
+            OpenOutput::Sorted(writer) => writer.estimated_bytes(),
         }
     }
 
@@ -348,6 +492,7 @@ impl OpenOutput {
         match self {
             OpenOutput::Sst(_, writer) => writer.held_bytes(),
             OpenOutput::List(list) => list.writer.held_bytes(),
+            OpenOutput::Sorted(writer) => writer.held_bytes(),
         }
     }
 
@@ -355,6 +500,7 @@ impl OpenOutput {
         match self {
             OpenOutput::Sst(_, writer) => writer.entries(),
             OpenOutput::List(list) => list.writer.totals().entries,
+            OpenOutput::Sorted(writer) => writer.totals().entries,
         }
     }
 
@@ -362,14 +508,11 @@ impl OpenOutput {
         match self {
             OpenOutput::Sst(_, writer) => writer.last_key(),
             OpenOutput::List(list) => &list.largest,
+            OpenOutput::Sorted(writer) => writer.last_key(),
         }
     }
 
-    pub(super) fn finish(
-        self,
-        lists: Option<&mut ListTarget>,
-        written: &mut Written,
-    ) -> Result<()> {
+    pub(super) fn finish(self, target: Option<&mut PmTarget>, written: &mut Written) -> Result<()> {
         match self {
             OpenOutput::Sst(id, writer) => {
                 written.metas.push(TableMeta::new(id, writer.finish()?));
@@ -392,13 +535,21 @@ impl OpenOutput {
                 };
                 let place = space.place();
                 written.metas.push(meta);
-                written.lists.push(NewList::new(space, totals));
+                written.placed.push(NewTable::list(space, totals));
+                let lists = target.and_then(PmTarget::lists);
                 if let (Some(lists), Some(place)) = (lists, place) {
                     lists.count(copied_bytes);
                     if !is_anchored {
                         lists.set_anchor(place)?;
                     }
                 }
+            }
+            OpenOutput::Sorted(writer) => {
+                let keys = (writer.first_key().to_vec(), writer.last_key().to_vec());
+                let (space, totals) = writer.finish()?;
+                let meta = TableMeta::of_sorted(&space, &totals, keys);
+                written.metas.push(meta);
+                written.placed.push(NewTable::sorted(space));
             }
         }
         Ok(())

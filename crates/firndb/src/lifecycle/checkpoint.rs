@@ -70,8 +70,8 @@ impl Engine {
         shared: impl FnMut() -> Result<Arc<ReadState>>,
     ) -> Result<()> {
         let (point, state) = self.fix_point(shared)?;
-        let (lists, in_files): (Vec<_>, Vec<_>) =
-            state.tables().partition(|(_, run)| run.meta.list.is_some());
+        let (in_files, in_memory): (Vec<_>, Vec<_>) =
+            state.tables().partition(|(_, run)| run.meta.is_file());
         for (_, run) in in_files {
             self.calls.check()?;
             let name = FileName::Table(run.meta.id);
@@ -91,8 +91,8 @@ impl Engine {
         let context =
             CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let mut written = Vec::new();
-        for (level, run) in lists {
-            let tables = self.write_list(run, point.seqno, &context)?;
+        for (level, run) in in_memory {
+            let tables = self.write_table(run, point.seqno, &context)?;
             written.extend(tables.into_iter().map(|table| (level, table)));
         }
         let buffered = self.write_buffers(&state, point.seqno, &context)?;
@@ -101,9 +101,9 @@ impl Engine {
         self.write_manifest(&state, point.seqno, written, files)
     }
 
-    /// Writes a list as tables of the copy, which are on its level: the list and its neighbours
-    /// have tables of other media between them.
-    fn write_list(
+    /// Writes a table in persistent memory as files of the copy, which are on its level: it and its
+    /// neighbours have tables of other media between them.
+    fn write_table(
         &self,
         run: &Arc<TableRun>,
         seqno: SeqNo,
@@ -218,7 +218,7 @@ impl Engine {
         let tables = state.tables();
         let linked: HashSet<FileId> = tables.map(|(_, run)| run.meta.id).collect();
         for (level, tables) in manifest.version().levels.iter() {
-            let is_own = |table: &&Arc<TableMeta>| !table.shared && table.list.is_none();
+            let is_own = |table: &&Arc<TableMeta>| !table.shared && table.is_file();
             for table in tables.iter().filter(is_own) {
                 if linked.contains(&table.id) {
                     edit.drop.push((level, table.id));
@@ -249,7 +249,7 @@ impl Engine {
         // What was written for the copy has ids of its own.
         let next = written.iter().map(|(_, table)| table.id.next()).max();
         let next = next.unwrap_or_default();
-        let linked = state.tables().filter(|(_, run)| run.meta.list.is_none());
+        let linked = state.tables().filter(|(_, run)| run.meta.is_file());
         let edit = Edit {
             id: 1,
             uuid: Some(files.uuid),

@@ -17,8 +17,8 @@
 
 mod directory;
 mod finish;
-mod lists;
 mod logs;
+mod pm_tables;
 mod trees;
 mod unnamed;
 
@@ -32,8 +32,9 @@ use crate::manifest::{self, FORMAT_VERSION, TABLES_HAVE_HEADERS, TableMeta, Vers
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
+use crate::read::pm_space::NewTable;
 use crate::read::table_run::{TableCache, TableCacheBounds};
-use crate::tlsm::{CutJobs, NewList};
+use crate::tlsm::CutJobs;
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
@@ -81,7 +82,7 @@ struct Recovered {
     /// Tables made from logs.
     tables: Vec<TableMeta>,
     /// Lists among them.
-    lists: Vec<NewList>,
+    placed: Vec<NewTable>,
     /// Compactions that a crash cut short.
     cut: CutJobs,
 }
@@ -141,6 +142,7 @@ fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<En
     options.tuning.block.check()?;
     options.tuning.lab.check()?;
     options.tuning.tlsm.check()?;
+    options.tuning.blade.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options
@@ -224,9 +226,9 @@ fn open_directory(
     recovery.step("manifest");
     recovery.open_pool()?;
     recovery.step("pool");
-    recovery.open_lists()?;
-    if recovery.options.lists().is_some() {
-        recovery.step("lists");
+    recovery.open_pm_tables()?;
+    if recovery.compaction.pm.is_some() {
+        recovery.step("tables in memory");
     }
     recovery.open_trees()?;
     recovery.step("trees");
@@ -290,16 +292,16 @@ impl Recovery {
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let has_trees = self.options.profile == Profile::Lab;
-        let has_lists = self.version.tables().any(|table| table.list.is_some());
-        let is_needed = paired > 0 && (has_trees || has_lists || self.version.log_ends_in_pool());
-        let part = match (has_trees, has_lists) {
+        let has_tables = self.version.tables().any(|table| !table.is_file());
+        let is_needed = paired > 0 && (has_trees || has_tables || self.version.log_ends_in_pool());
+        let part = match (has_trees, has_tables) {
             (true, _) => "level 0 of this database",
             (false, true) => "a part of this database's tables",
             (false, false) => "the end of this database's log",
         };
         let Some(config) = &self.options.pm else {
             if is_needed {
-                let otherwise = if has_trees || has_lists {
+                let otherwise = if has_trees || has_tables {
                     "if it is lost, run `firn repair`"
                 } else {
                     "after a clean close it opens without"
@@ -359,7 +361,7 @@ impl Recovery {
     /// Checks that each table that the manifest names exists in full, and sets the next file id.
     fn check_tables(&mut self) -> Result<()> {
         let mut ids = self.version.next_file_id;
-        let files = self.version.tables().filter(|table| table.list.is_none());
+        let files = self.version.tables().filter(|table| table.is_file());
         for table in files {
             let path = self.files.path_of(FileName::Table(table.id));
             let len =

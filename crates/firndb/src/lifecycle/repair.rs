@@ -25,8 +25,8 @@
 //! still holds the entry.
 
 mod entries;
-mod lists;
 mod own;
+mod pm_tables;
 mod pool;
 
 use self::own::{Inputs, own_files};
@@ -332,7 +332,7 @@ impl Repair {
     /// Reads everything. Creates nothing but temporary tables.
     fn read(&mut self) -> Result<()> {
         self.read_trees()?;
-        self.read_lists()?;
+        self.read_pm_tables()?;
         self.read_tables()?;
         self.read_logs()
     }

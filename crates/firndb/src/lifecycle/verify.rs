@@ -6,7 +6,8 @@ use crate::manifest::{Level, TableMeta};
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::{Error, ErrorKind, Result};
-use firn_table::pm_skiplist::{self, ChunkSums, ListReport};
+use firn_table::pm_skiplist::{self, ChunkSums};
+use firn_table::pm_table;
 use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
@@ -60,11 +61,9 @@ impl Engine {
         let mut chunks = ChunkSums::default();
         for (level, run) in state.tables() {
             self.calls.check()?;
-            match run.meta.list {
-                Some(_) => {
-                    self.examine_list(run, &mut chunks, &mut report, found)?;
-                }
-                None => self.examine_sst(level, run, &mut report, found)?,
+            match run.meta.is_file() {
+                false => self.examine_in_memory(run, &mut chunks, &mut report, found)?,
+                true => self.examine_sst(level, run, &mut report, found)?,
             }
         }
         for result in self.examine_pool(&mut report) {
@@ -150,8 +149,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads a list in persistent memory.
-    fn examine_list(
+    /// Reads a table in persistent memory.
+    fn examine_in_memory(
         &self,
         run: &Arc<TableRun>,
         chunks: &mut ChunkSums,
@@ -162,15 +161,19 @@ impl Engine {
             Table::List(list) => {
                 let checked = pm_skiplist::verify(list)?;
                 chunks.add(list.space())?;
-                Ok(checked)
+                Ok((checked.entries, checked.entry_bytes))
             }
-            Table::Sst(_) => Ok(ListReport::default()),
+            Table::Sorted(table) => {
+                let checked = pm_table::verify(table)?;
+                Ok((checked.entries, checked.data_bytes))
+            }
+            Table::Sst(_) => Ok((0, 0)),
         });
         match checked {
-            Ok(checked) => {
+            Ok((entries, bytes)) => {
                 report.tables += 1;
-                report.entries += checked.entries;
-                report.bytes += checked.entry_bytes;
+                report.entries += entries;
+                report.bytes += bytes;
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Corruption => {

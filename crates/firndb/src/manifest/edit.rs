@@ -16,15 +16,28 @@ use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::key::KEY_BYTES_MAX;
 use firn_table::pm_skiplist::{ListPlace, ListSpace, ListTotals};
+use firn_table::pm_table::{PmTableSpace, PmTotals};
 use firn_table::sst::{Extent, SstMeta};
+
+/// The medium of a table, and its place there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Place {
+    /// A file, which has the table's id in its name.
+    #[default]
+    File,
+    /// A list in persistent memory.
+    List(ListPlace),
+    /// A sorted table in persistent memory.
+    Sorted(firn_pm::Extent),
+}
 
 /// A table as recorded in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     pub(crate) id: FileId,
     pub(crate) extent: Extent,
-    /// Its place in persistent memory, if it is a list. Then `extent` has only its length.
-    pub(crate) list: Option<ListPlace>,
+    /// The medium. If it is not a file, `extent` has only the table's length.
+    pub(crate) place: Place,
     /// Bytes of live data blocks.
     pub(crate) data_bytes: u64,
     pub(crate) entries: u64,
@@ -61,7 +74,7 @@ impl TableMeta {
             id,
             superseded_bytes: (stored as u64).min(meta.data_bytes),
             extent: meta.extent,
-            list: None,
+            place: Place::File,
             data_bytes: meta.data_bytes,
             dead_bytes: meta.dead_bytes,
             small_blocks: meta.small_blocks,
@@ -91,7 +104,7 @@ impl TableMeta {
                 valid_len: totals.entry_bytes + space.node_bytes(),
                 footer_offset: 0,
             },
-            list: space.place(),
+            place: space.place().map_or(Place::File, Place::List),
             data_bytes: totals.entry_bytes,
             entries: totals.entries,
             deletes: totals.deletes,
@@ -107,6 +120,42 @@ impl TableMeta {
             appends: 0,
             superseded_bytes: 0,
         }
+    }
+
+    /// A sorted table in persistent memory. Its keys and values are its data.
+    pub(crate) fn of_sorted(
+        space: &PmTableSpace,
+        totals: &PmTotals,
+        keys: (Vec<u8>, Vec<u8>),
+    ) -> TableMeta {
+        let (smallest, largest) = keys;
+        TableMeta {
+            id: space.id(),
+            extent: Extent {
+                valid_len: space.extent().len,
+                footer_offset: 0,
+            },
+            place: Place::Sorted(space.extent()),
+            data_bytes: totals.data_bytes,
+            entries: totals.entries,
+            deletes: totals.deletes,
+            seqno_min: totals.seqno_min,
+            seqno_max: totals.seqno_max,
+            smallest,
+            largest,
+            shared: false,
+            dead_bytes: 0,
+            small_blocks: 0,
+            block_bytes_max: u64::from(totals.entry_bytes_max),
+            filter_left: 0,
+            appends: 0,
+            superseded_bytes: totals.superseded_bytes,
+        }
+    }
+
+    /// True if it is in a file, not in persistent memory.
+    pub(crate) fn is_file(&self) -> bool {
+        self.place == Place::File
     }
 
     /// Bytes of the table in its file or in persistent memory.
@@ -159,7 +208,7 @@ impl TableMeta {
                 valid_len: kib << 10,
                 footer_offset: 0,
             },
-            list: None,
+            place: Place::File,
             data_bytes: 0,
             entries: 10,
             deletes: 0,
@@ -240,6 +289,7 @@ const ORIGIN: u64 = 18;
 const CUT_ADDED: u64 = 19;
 const CUT_DROPPED: u64 = 20;
 const LIST_ADDED: u64 = 21;
+const SORTED_ADDED: u64 = 22;
 
 /// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 5;
@@ -299,11 +349,16 @@ impl Edit {
             evicted.put(&mut out);
         }
         for (level, table) in &self.add {
-            put_varint(&mut out, table.list.map_or(ADD, |_| LIST_ADDED));
+            let (tag, extent) = match table.place {
+                Place::File => (ADD, None),
+                Place::List(ListPlace { first }) => (LIST_ADDED, Some(first)),
+                Place::Sorted(extent) => (SORTED_ADDED, Some(extent)),
+            };
+            put_varint(&mut out, tag);
             put_varint(&mut out, level.0 as u64);
-            if let Some(ListPlace { first }) = table.list {
-                put_varint(&mut out, first.offset.get());
-                put_varint(&mut out, first.len);
+            if let Some(extent) = extent {
+                put_varint(&mut out, extent.offset.get());
+                put_varint(&mut out, extent.len);
             }
             put_table(&mut out, table);
         }
@@ -373,9 +428,16 @@ impl Edit {
             LIST_ADDED => {
                 let level = reader.varint_max(LEVELS_MAX)?;
                 let first = firn_pm::Extent::new(number(reader)?, number(reader)?);
-                let list = Some(ListPlace { first });
+                let place = Place::List(ListPlace { first });
                 let table = table(reader, version)?;
-                self.add.push((Level(level), TableMeta { list, ..table }));
+                self.add.push((Level(level), TableMeta { place, ..table }));
+            }
+            SORTED_ADDED => {
+                let level = reader.varint_max(LEVELS_MAX)?;
+                let extent = firn_pm::Extent::new(number(reader)?, number(reader)?);
+                let place = Place::Sorted(extent);
+                let table = table(reader, version)?;
+                self.add.push((Level(level), TableMeta { place, ..table }));
             }
             DROP => self.drop.push((
                 Level(reader.varint_max(LEVELS_MAX)?),
@@ -457,7 +519,7 @@ fn table(reader: &mut Reader<'_>, version: u64) -> Option<TableMeta> {
             valid_len: number(reader)?,
             footer_offset: number(reader)?,
         },
-        list: None,
+        place: Place::File,
         data_bytes: number(reader)?,
         entries: number(reader)?,
         deletes: number(reader)?,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
     TableMeta {
-        list: None,
+        place: Place::File,
         id: FileId(id),
         extent: Extent {
             valid_len: 1000 + id,

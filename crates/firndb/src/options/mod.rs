@@ -5,7 +5,7 @@ mod builder;
 pub(crate) mod tuning;
 
 use crate::event::EventListener;
-use crate::options::tuning::{TlsmTuning, Tuning};
+use crate::options::tuning::{BladeTuning, TlsmTuning, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::Executor;
 use firn_base::key::prefix_end;
@@ -37,6 +37,10 @@ pub enum Profile {
     /// links entries instead of copying them (TLSM, IEEE Access 2020). Without a pool that is
     /// durable at the fence, all tables are files, as in `Classic`.
     Tlsm,
+    /// Tables of the two upper levels are sorted tables in persistent memory, and the costs of
+    /// each partition decide when they are merged there and when they leave for the SSD (PM-Blade,
+    /// ICDE 2023). Without a pool that is durable at the fence, all tables are files.
+    Blade,
 }
 
 impl Profile {
@@ -46,15 +50,17 @@ impl Profile {
             Profile::Block => 1,
             Profile::Lab => 2,
             Profile::Tlsm => 3,
+            Profile::Blade => 4,
         }
     }
 
     /// All profiles of this version.
-    pub const ALL: [Profile; 4] = [
+    pub const ALL: [Profile; 5] = [
         Profile::Classic,
         Profile::Block,
         Profile::Lab,
         Profile::Tlsm,
+        Profile::Blade,
     ];
 
     fn name(self) -> &'static str {
@@ -63,6 +69,7 @@ impl Profile {
             Profile::Block => "block",
             Profile::Lab => "lab",
             Profile::Tlsm => "tlsm",
+            Profile::Blade => "blade",
         }
     }
 
@@ -87,7 +94,7 @@ impl FromStr for Profile {
             .find(|profile| profile.name() == text)
             .ok_or_else(|| {
                 Error::invalid(format!(
-                    "unknown profile `{text}`: this version has `classic`, `block`, `lab` and `tlsm`"
+                    "unknown profile `{text}`: this version has `classic`, `block`, `lab`, `tlsm` and `blade`"
                 ))
             })
     }
@@ -290,7 +297,7 @@ impl Options {
     /// True if compactions may append to tables, where that is cheaper.
     pub(crate) fn appends(&self) -> bool {
         match self.profile {
-            Profile::Classic | Profile::Tlsm => false,
+            Profile::Classic | Profile::Tlsm | Profile::Blade => false,
             Profile::Block => true,
             Profile::Lab => self.tuning.lab.block_grained,
         }
@@ -299,6 +306,11 @@ impl Options {
     /// The parameters of lists in persistent memory, if the profile has them.
     pub(crate) fn lists(&self) -> Option<&TlsmTuning> {
         (self.profile == Profile::Tlsm).then_some(&self.tuning.tlsm)
+    }
+
+    /// The parameters of sorted tables in persistent memory, if the profile has them.
+    pub(crate) fn sorted(&self) -> Option<&BladeTuning> {
+        (self.profile == Profile::Blade).then_some(&self.tuning.blade)
     }
 
     /// Small sizes everywhere, so that a test crosses every threshold in milliseconds.

@@ -1,6 +1,7 @@
 //! The parameters that a design's paper sets or leaves open: one struct per profile.
 
 use firn_base::{Error, Result};
+use firn_table::pm_table::Arrangement;
 
 /// The parameters of all profiles. Each profile reads its own.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -11,6 +12,8 @@ pub struct Tuning {
     pub lab: LabTuning,
     /// Parameters of profile `tlsm`.
     pub tlsm: TlsmTuning,
+    /// Parameters of profile `blade`.
+    pub blade: BladeTuning,
 }
 
 /// Parameters of level 0 in persistent memory, in profile `lab` (LAB-DB, 3.2).
@@ -236,6 +239,81 @@ impl TlsmTuning {
 
 /// The largest unit of allocation of lists.
 const UNIT_BYTES_MAX: u64 = 1 << 20;
+
+/// The models that decide when tables are merged within persistent memory, and which leave it, in
+/// profile `blade` (PM-Blade, IV-C).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BladeModels {
+    /// None: tables are merged once they are too many, and all of them leave at once.
+    Off,
+    /// The paper's, as printed, with the time and the constants that it leaves open. For
+    /// experiments.
+    Paper,
+    /// Measured costs of what was read in vain, of what is written twice, and of what is read.
+    #[default]
+    Costs,
+}
+
+/// Parameters of sorted tables in persistent memory, in profile `blade` (PM-Blade, IV).
+#[derive(Debug, Clone, PartialEq)]
+pub struct BladeTuning {
+    /// Keys of a group, whose prefix is stored once, 1 to 64. Default: 8.
+    pub group_entries: u32,
+    /// The arrangement of a table's entries. Default: groups.
+    pub arrangement: Arrangement,
+    /// Bytes of a table, 16 KiB to 64 MiB. Default: 8 MiB, less in a pool of less than 1 GiB.
+    pub table_bytes: Option<u64>,
+    /// Bytes for tables. Default: the pool without the log's buffer.
+    pub capacity_bytes: Option<u64>,
+    /// The number of flushed tables over one key, 2 to 256, from which the tables of a partition
+    /// are merged within persistent memory. Default: 16.
+    pub unsorted_max: usize,
+    /// The used share of the capacity from which tables leave for the SSD, 0.1 to 0.95. Default:
+    /// 0.85.
+    pub evict_share: f64,
+    /// True if tables are merged within persistent memory. Default: true.
+    pub internal: bool,
+    /// The models that decide. Default: costs.
+    pub models: BladeModels,
+}
+
+impl Default for BladeTuning {
+    fn default() -> Self {
+        Self {
+            group_entries: 8,
+            arrangement: Arrangement::default(),
+            table_bytes: None,
+            capacity_bytes: None,
+            unsorted_max: 16,
+            evict_share: 0.85,
+            internal: true,
+            models: BladeModels::default(),
+        }
+    }
+}
+
+impl BladeTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let group = f64::from(self.group_entries);
+        within("blade.group_entries", group, 1.0, 64.0)?;
+        within("blade.unsorted_max", self.unsorted_max as f64, 2.0, 256.0)?;
+        within("blade.evict_share", self.evict_share, 0.1, 0.95)?;
+        let table = self.table_bytes.unwrap_or(TABLE_BYTES_MIN) as f64;
+        let (least, most) = (TABLE_BYTES_MIN as f64, TABLE_BYTES_MAX as f64);
+        within("blade.table_bytes", table, least, most)
+    }
+
+    /// Bytes of a table in a pool of `pool_bytes`.
+    pub(crate) fn table_bytes_in(&self, pool_bytes: u64) -> u64 {
+        let usual = (pool_bytes / 128).clamp(TABLE_BYTES_MIN, 8 << 20);
+        self.table_bytes.unwrap_or(usual)
+    }
+}
+
+const TABLE_BYTES_MIN: u64 = 16 << 10;
+const TABLE_BYTES_MAX: u64 = 64 << 20;
 
 /// A parameter with one value for middle levels and one for the last level, which holds most of the
 /// data.

@@ -15,6 +15,8 @@ pub(crate) struct LevelRuns {
     pub(super) tables: Tables,
     /// Prefixes of the runs' largest keys, if the runs are sorted.
     prefixes: KeyPrefixes,
+    /// If the runs are not sorted: the same runs in as few sorted levels as hold them.
+    sorted_groups: Vec<Arc<LevelRuns>>,
     pub(super) bytes: Bytes,
 }
 
@@ -44,6 +46,12 @@ impl LevelRuns {
     pub(crate) fn new(sorted: bool, runs: Vec<Arc<TableRun>>) -> LevelRuns {
         let tables = Tables::new(runs.iter().map(|run| run.meta.clone()).collect());
         Change::new(&LevelRuns::default(), &tables).with_runs(sorted, runs)
+    }
+
+    /// The runs of an unsorted level, in as few sorted levels as hold them: a flush may have written
+    /// several tables, and a cursor needs one of them at a time.
+    pub(crate) fn sorted_groups(&self) -> &[Arc<LevelRuns>] {
+        &self.sorted_groups
     }
 
     /// Bytes of the tables.
@@ -195,10 +203,33 @@ impl<'a> Change<'a> {
         debug_assert_eq!(bytes, Bytes::of(&runs));
         LevelRuns {
             sorted,
+            sorted_groups: match sorted {
+                true => Vec::new(),
+                false => sorted_groups(&runs),
+            },
             runs,
             tables: self.tables.clone(),
             prefixes,
             bytes,
         }
     }
+}
+
+/// `runs` in as few groups as possible in which they do not overlap and are in key order.
+fn sorted_groups(runs: &[Arc<TableRun>]) -> Vec<Arc<LevelRuns>> {
+    let mut by_key: Vec<&Arc<TableRun>> = runs.iter().collect();
+    by_key.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+    let mut groups: Vec<Vec<Arc<TableRun>>> = Vec::new();
+    for run in by_key {
+        let ends_before = |group: &&mut Vec<Arc<TableRun>>| {
+            let last = group.last();
+            last.is_some_and(|last| last.meta.largest < run.meta.smallest)
+        };
+        match groups.iter_mut().find(ends_before) {
+            Some(group) => group.push(run.clone()),
+            None => groups.push(vec![run.clone()]),
+        }
+    }
+    let level = |runs| Arc::new(LevelRuns::new(true, runs));
+    groups.into_iter().map(level).collect()
 }

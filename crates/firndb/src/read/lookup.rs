@@ -70,6 +70,9 @@ struct Candidates<'a> {
     upper: Option<Run<'a>>,
     level: Level,
     run: usize,
+    /// Tables of unsorted levels so far, and one more if there were others.
+    visited: u64,
+    has_sorted: bool,
 }
 
 impl<'a> Candidates<'a> {
@@ -83,6 +86,7 @@ impl<'a> Candidates<'a> {
             if level.sorted {
                 self.level = self.level.below();
                 if let Some(run) = level.run_for(self.key) {
+                    self.has_sorted = true;
                     return Some((layer, Run::Table(run)));
                 }
                 continue;
@@ -90,6 +94,7 @@ impl<'a> Candidates<'a> {
             while let Some(run) = level.runs.get(self.run) {
                 self.run += 1;
                 if run.meta.spans(self.key) {
+                    self.visited += 1;
                     return Some((layer, Run::Table(run)));
                 }
             }
@@ -147,6 +152,8 @@ impl<'a> Search<'a> {
                 upper: part.upper.as_ref().map(Run::Upper),
                 level: Level(0),
                 run: 0,
+                visited: 0,
+                has_sorted: false,
             },
             query,
             state,
@@ -181,6 +188,15 @@ impl<'a> Search<'a> {
             Got::Missed { read: false } | Got::Excluded => {}
         }
         None
+    }
+
+    /// Counts the search as a read of its partition, if a policy looks at these.
+    #[inline(always)]
+    pub(super) fn note_heat(&self, found: bool) {
+        if let Some(heat) = &self.candidates.part.heat {
+            let sorted = u64::from(self.candidates.has_sorted);
+            heat.searched(self.candidates.visited + sorted, found);
+        }
     }
 
     /// Keeps that there is no entry, if it took a read to learn it. REQUIRES: all runs were

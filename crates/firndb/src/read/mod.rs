@@ -1,11 +1,13 @@
 //! The read path. [`Engine::find`] is its ordered description.
 
 pub(crate) mod gaps;
+pub(crate) mod heat;
 mod level;
 mod lookup;
 pub(crate) mod merge_iter;
 mod parts_iter;
 pub(crate) mod pins;
+pub(crate) mod pm_space;
 pub(crate) mod row_cache;
 pub(crate) mod run;
 pub(crate) mod run_iter;
@@ -104,6 +106,7 @@ impl Engine {
         search: &Search<'_>,
         found: Option<(Layer, Tag, Value)>,
     ) -> Result<Option<Value>> {
+        search.note_heat(found.is_some());
         if let Some((level, run)) = search.charged()
             && run.charge_seek()
         {

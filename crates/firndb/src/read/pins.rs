@@ -64,8 +64,8 @@ pub(super) fn part_children(part: &Part) -> Result<Vec<RunIter>> {
             }
             continue;
         }
-        for run in &level.runs {
-            children.push(RunIter::over(run, Access::Cached)?);
+        for group in level.sorted_groups() {
+            children.push(RunIter::over_sorted(group, Access::Cached)?);
         }
     }
     Ok(children)

@@ -46,6 +46,7 @@ impl<'a> Run<'a> {
             }),
             Run::Table(run) => match &*run.table()? {
                 Table::List(list) => list.get(query).map(Step::Done),
+                Table::Sorted(table) => table.get(query).map(Step::Done),
                 Table::Sst(sst) => Ok(match sst.begin_get(query)? {
                     GetStep::Done(got) => Step::Done(got),
                     GetStep::Pending(block) => Step::Pending(Pending::Block(sst.clone(), block)),

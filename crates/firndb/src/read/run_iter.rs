@@ -11,6 +11,7 @@ use firn_fs::LARGE_BYTES;
 use firn_table::Value;
 use firn_table::pm_btree::ValueAddress;
 use firn_table::pm_skiplist::{Linked, ListIter};
+use firn_table::pm_table::PmTableIter;
 use firn_table::sst::{Access, SstIter};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(crate) enum RunIter {
     Upper(Box<UpperIter>),
     Sst(Box<SstIter>),
     List(Box<ListIter>),
+    Sorted(Box<PmTableIter>),
     Level(Box<LevelIter>),
     Parts(Box<PartsIter>),
 }
@@ -32,6 +34,7 @@ macro_rules! each {
             RunIter::Upper($iter) => $fallible,
             RunIter::Sst($iter) => $fallible,
             RunIter::List($iter) => $fallible,
+            RunIter::Sorted($iter) => $fallible,
             RunIter::Level($iter) => $fallible,
             RunIter::Parts($iter) => $fallible,
         }
@@ -72,6 +75,7 @@ impl RunIter {
             RunIter::Upper(iter) => iter.load(),
             RunIter::Sst(iter) => iter.load(),
             RunIter::List(iter) => iter.load(),
+            RunIter::Sorted(iter) => iter.load(),
             RunIter::Level(iter) => iter.within(TableIter::load),
             RunIter::Parts(iter) => iter.merge_mut().load(),
         }
@@ -84,7 +88,11 @@ impl RunIter {
             RunIter::Sst(iter) => Some(iter),
             RunIter::Level(iter) => iter.iter.as_ref()?.sst(),
             // The merge of a partition knows its whole entry.
-            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::List(_) | RunIter::Parts(_) => None,
+            RunIter::Memtable(_)
+            | RunIter::Upper(_)
+            | RunIter::List(_)
+            | RunIter::Sorted(_)
+            | RunIter::Parts(_) => None,
         }
     }
 
@@ -93,7 +101,11 @@ impl RunIter {
             RunIter::Sst(iter) => iter.be_lazy(),
             RunIter::Level(iter) => iter.be_lazy(),
             // The merge of a partition makes its runs lazy itself.
-            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::List(_) | RunIter::Parts(_) => {}
+            RunIter::Memtable(_)
+            | RunIter::Upper(_)
+            | RunIter::List(_)
+            | RunIter::Sorted(_)
+            | RunIter::Parts(_) => {}
         }
     }
 
@@ -103,8 +115,8 @@ impl RunIter {
             return None;
         }
         match self {
-            // A pinned value of a list would keep its chunk.
-            RunIter::Memtable(_) | RunIter::List(_) => None,
+            // A pinned value would keep its space in persistent memory.
+            RunIter::Memtable(_) | RunIter::List(_) | RunIter::Sorted(_) => None,
             RunIter::Upper(iter) => iter.pinned(),
             RunIter::Sst(iter) => Some(iter.pinned()),
             RunIter::Level(iter) => iter.iter.as_ref()?.pinned(),
@@ -118,7 +130,7 @@ impl RunIter {
         let of = |iter: &SstIter| !iter.is_at_large();
         match self {
             RunIter::Memtable(iter) => Some(iter.value()),
-            RunIter::Upper(_) | RunIter::List(_) => None,
+            RunIter::Upper(_) | RunIter::List(_) | RunIter::Sorted(_) => None,
             RunIter::Sst(iter) => of(iter).then(|| iter.value()),
             RunIter::Level(iter) => {
                 let iter = iter.iter.as_ref()?.sst().filter(|iter| of(iter))?;
@@ -131,7 +143,7 @@ impl RunIter {
     /// Releases a large block.
     pub(super) fn shed(&mut self) {
         match self {
-            RunIter::Memtable(_) | RunIter::List(_) => {}
+            RunIter::Memtable(_) | RunIter::List(_) | RunIter::Sorted(_) => {}
             RunIter::Upper(iter) => iter.shed(),
             RunIter::Sst(iter) => iter.shed(),
             RunIter::Level(iter) => iter.iter.iter_mut().for_each(TableIter::shed),
@@ -145,7 +157,11 @@ impl RunIter {
         match self {
             RunIter::Upper(iter) => iter.place(),
             RunIter::Parts(iter) => iter.merge().place(),
-            RunIter::Memtable(_) | RunIter::Sst(_) | RunIter::List(_) | RunIter::Level(_) => None,
+            RunIter::Memtable(_)
+            | RunIter::Sst(_)
+            | RunIter::List(_)
+            | RunIter::Sorted(_)
+            | RunIter::Level(_) => None,
         }
     }
 
@@ -155,7 +171,21 @@ impl RunIter {
             RunIter::List(iter) => iter.linked(),
             RunIter::Level(iter) => iter.iter.as_ref()?.linked(),
             RunIter::Parts(iter) => iter.merge().linked(),
-            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::Sst(_) => None,
+            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::Sst(_) | RunIter::Sorted(_) => None,
+        }
+    }
+
+    /// An iterator over the tables of a sorted level, on no entry yet.
+    ///
+    /// # Errors
+    /// The error of opening a table, if it is the only one.
+    pub(crate) fn over_sorted(level: &Arc<LevelRuns>, access: Access) -> Result<RunIter> {
+        match &level.runs[..] {
+            [one] => RunIter::over(one, access),
+            _ => Ok(RunIter::Level(Box::new(LevelIter::new(
+                level.clone(),
+                access,
+            )))),
         }
     }
 
@@ -167,6 +197,7 @@ impl RunIter {
         Ok(match run.table()?.iter(access) {
             TableIter::Sst(iter) => RunIter::Sst(Box::new(iter)),
             TableIter::List(iter) => RunIter::List(Box::new(iter)),
+            TableIter::Sorted(iter) => RunIter::Sorted(Box::new(iter)),
         })
     }
 

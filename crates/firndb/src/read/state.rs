@@ -16,6 +16,7 @@ mod tests;
 
 use crate::manifest::{Layout, Level, Levels, PartId, TableMeta, Tables, Version};
 use crate::memtable::Memtable;
+use crate::read::heat::Heat;
 use crate::read::level::Change;
 pub(crate) use crate::read::level::LevelRuns;
 use crate::read::row_cache::RowCache;
@@ -51,6 +52,8 @@ pub(crate) struct Part {
     /// The structure between the memtables and the tables, in profiles that have one.
     pub(crate) upper: Option<Upper>,
     pub(crate) levels: Levels<Arc<LevelRuns>>,
+    /// Its reads, if a policy looks at them.
+    pub(crate) heat: Option<Arc<Heat>>,
 }
 
 /// The changed partitions of a new version.
@@ -159,9 +162,13 @@ impl ReadState {
         let runs: HashMap<FileId, &Arc<TableRun>> =
             self.tables().map(|(_, run)| (run.meta.id, run)).collect();
         let part = |(i, &id): (usize, &PartId)| {
-            let before = self
-                .part_by_id(id)
-                .map_or_else(Part::default, |part| Part::clone(part));
+            let before = match self.part_by_id(id) {
+                Some(part) => Part::clone(part),
+                None => Part {
+                    heat: self.part(layout.range(i).0).half_of_heat(),
+                    ..Part::default()
+                },
+            };
             let new = version.tables_of(layout.range(i));
             Arc::new(before.with_tables(&new, tables, levels, |id| runs.get(&id).copied()))
         };
@@ -177,6 +184,20 @@ impl ReadState {
         ReadState {
             parts: parts.into(),
             ..self.clone()
+        }
+    }
+
+    /// This state, whose partitions count their reads.
+    pub(crate) fn with_heat(self) -> ReadState {
+        let heated = |part: &Arc<Part>| {
+            Arc::new(Part {
+                heat: Some(Arc::default()),
+                ..Part::clone(part)
+            })
+        };
+        ReadState {
+            parts: self.parts.iter().map(heated).collect(),
+            ..self
         }
     }
 
@@ -339,6 +360,12 @@ impl Part {
             levels: changes.iter().map(level).collect(),
             ..self.clone()
         }
+    }
+
+    /// The reads of a new partition that was a part of this one.
+    fn half_of_heat(&self) -> Option<Arc<Heat>> {
+        let half = |heat: &Arc<Heat>| Arc::new(heat.half());
+        self.heat.as_ref().map(half)
     }
 
     /// The last level that holds any table; 0 if none does.

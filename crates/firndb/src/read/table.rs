@@ -1,10 +1,12 @@
-//! An open table of either medium: an SST in a file, or a list in persistent memory. Both closed
-//! sets are matched here, and nowhere else on the read path.
+//! An open table of any kind: an SST in a file, or a list or a sorted table in persistent memory.
+//! The closed sets are matched here, and nowhere else on the read path.
 
+use crate::read::pm_space::PmSpace;
 use firn_base::{Error, Result, Tag};
-use firn_table::Value;
 use firn_table::pm_skiplist::{Linked, List, ListIter};
+use firn_table::pm_table::{PmTable, PmTableIter};
 use firn_table::sst::{Access, Got, Query, Sst, SstIter};
+use firn_table::{TableContext, Value};
 use std::sync::{Arc, Weak};
 
 /// An open table.
@@ -12,6 +14,7 @@ use std::sync::{Arc, Weak};
 pub(crate) enum Table {
     Sst(Arc<Sst>),
     List(Arc<List>),
+    Sorted(Arc<PmTable>),
 }
 
 /// A table that a reader may have open.
@@ -21,15 +24,34 @@ pub(crate) enum WeakTable {
     Never,
     Sst(Weak<Sst>),
     List(Weak<List>),
+    Sorted(Weak<PmTable>),
 }
 
 impl Table {
+    /// The table in `space`, counted in `context`.
+    ///
+    /// # Errors
+    /// The error of opening it.
+    pub(crate) fn in_memory(space: &PmSpace, context: &TableContext) -> Result<Table> {
+        Ok(match space {
+            PmSpace::List(space, totals) => {
+                let list = List::open(space.clone(), *totals)?;
+                Table::List(Arc::new(list.counted_in(context)))
+            }
+            PmSpace::Sorted(space) => {
+                let table = PmTable::open(space.clone())?;
+                Table::Sorted(Arc::new(table.counted_in(context)))
+            }
+        })
+    }
+
     /// The newest entry of the query's key that its read point sees.
     #[inline]
     pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
         match self {
             Table::Sst(sst) => sst.get(query),
             Table::List(list) => list.get(query),
+            Table::Sorted(table) => table.get(query),
         }
     }
 
@@ -38,6 +60,7 @@ impl Table {
         match self {
             Table::Sst(sst) => sst.memory_bytes(),
             Table::List(list) => list.memory_bytes(),
+            Table::Sorted(table) => table.memory_bytes(),
         }
     }
 
@@ -46,6 +69,7 @@ impl Table {
         match self {
             Table::Sst(sst) => sst.index_bytes() as u64,
             Table::List(list) => list.memory_bytes() as u64,
+            Table::Sorted(table) => table.memory_bytes() as u64,
         }
     }
 
@@ -56,7 +80,9 @@ impl Table {
     pub(crate) fn sst(&self) -> Result<&Arc<Sst>> {
         match self {
             Table::Sst(sst) => Ok(sst),
-            Table::List(_) => Err(Error::invalid("a list has no file")),
+            Table::List(_) | Table::Sorted(_) => {
+                Err(Error::invalid("a table in persistent memory has no file"))
+            }
         }
     }
 
@@ -64,6 +90,7 @@ impl Table {
         match self {
             Table::Sst(sst) => WeakTable::Sst(Arc::downgrade(sst)),
             Table::List(list) => WeakTable::List(Arc::downgrade(list)),
+            Table::Sorted(table) => WeakTable::Sorted(Arc::downgrade(table)),
         }
     }
 
@@ -72,6 +99,7 @@ impl Table {
         match self {
             Table::Sst(sst) => TableIter::Sst(sst.iter(access)),
             Table::List(list) => TableIter::List(ListIter::new(list.clone())),
+            Table::Sorted(table) => TableIter::Sorted(PmTableIter::new(table.clone())),
         }
     }
 }
@@ -82,14 +110,16 @@ impl WeakTable {
             WeakTable::Never => None,
             WeakTable::Sst(sst) => sst.upgrade().map(Table::Sst),
             WeakTable::List(list) => list.upgrade().map(Table::List),
+            WeakTable::Sorted(table) => table.upgrade().map(Table::Sorted),
         }
     }
 }
 
-/// An iterator over a table of either medium.
+/// An iterator over a table of any kind.
 pub(crate) enum TableIter {
     Sst(SstIter),
     List(ListIter),
+    Sorted(PmTableIter),
 }
 
 macro_rules! each {
@@ -97,6 +127,7 @@ macro_rules! each {
         match $self {
             TableIter::Sst($iter) => $body,
             TableIter::List($iter) => $body,
+            TableIter::Sorted($iter) => $body,
         }
     };
 }
@@ -132,14 +163,14 @@ impl TableIter {
     pub(crate) fn sst(&self) -> Option<&SstIter> {
         match self {
             TableIter::Sst(iter) => Some(iter),
-            TableIter::List(_) => None,
+            TableIter::List(_) | TableIter::Sorted(_) => None,
         }
     }
 
     pub(crate) fn be_lazy(&mut self) {
         match self {
             TableIter::Sst(iter) => iter.be_lazy(),
-            TableIter::List(_) => {}
+            TableIter::List(_) | TableIter::Sorted(_) => {}
         }
     }
 
@@ -147,7 +178,7 @@ impl TableIter {
     pub(crate) fn stop_at(&mut self, end: &[u8]) {
         match self {
             TableIter::Sst(iter) => iter.stop_at(end),
-            TableIter::List(_) => {}
+            TableIter::List(_) | TableIter::Sorted(_) => {}
         }
     }
 
@@ -155,8 +186,8 @@ impl TableIter {
     pub(crate) fn pinned(&self) -> Option<Value> {
         match self {
             TableIter::Sst(iter) => Some(iter.pinned()),
-            // A pinned value would keep its chunk.
-            TableIter::List(_) => None,
+            // A pinned value would keep its space.
+            TableIter::List(_) | TableIter::Sorted(_) => None,
         }
     }
 
@@ -164,14 +195,14 @@ impl TableIter {
     pub(crate) fn shed(&mut self) {
         match self {
             TableIter::Sst(iter) => iter.shed(),
-            TableIter::List(_) => {}
+            TableIter::List(_) | TableIter::Sorted(_) => {}
         }
     }
 
     /// The entry in persistent memory, to be linked into another list.
     pub(crate) fn linked(&self) -> Option<Linked> {
         match self {
-            TableIter::Sst(_) => None,
+            TableIter::Sst(_) | TableIter::Sorted(_) => None,
             TableIter::List(iter) => iter.linked(),
         }
     }

@@ -21,13 +21,13 @@ mod tests;
 
 use crate::files::{FileName, Files};
 use crate::manifest::TableMeta;
+use crate::read::pm_space::PmSpace;
 use crate::read::table::{Table, WeakTable};
 use firn_base::sync::{
     ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering,
 };
 use firn_base::{Error, FileId, Result, count::Counter};
 use firn_fs::OpenMode;
-use firn_table::pm_skiplist::{List, ListSpace, ListTotals};
 use firn_table::sst::Sst;
 use firn_table::{OpenBytes, TableContext};
 use std::collections::{HashMap, VecDeque};
@@ -36,14 +36,14 @@ use std::sync::{Arc, Weak};
 /// A table of the state.
 pub(crate) struct TableRun {
     pub(crate) meta: Arc<TableMeta>,
-    /// Its place in persistent memory, if it is a list.
-    list: Option<Placed>,
+    /// Its space, if it is in persistent memory.
+    placed: Option<Placed>,
     table: ArcSwapOption<Table>,
     /// The table as it was last opened. A reader may hold it after it was closed. Locked while the
     /// table is being opened.
     opened: Mutex<WeakTable>,
     used: AtomicBool,
-    /// The second in which it was last read, if it is a list.
+    /// The second in which it was last read, if it is in persistent memory.
     last_used: AtomicU64,
     /// The permission to append to the file: [`FREE`], [`APPENDING`] or [`SHARED`].
     growth: AtomicU8,
@@ -52,11 +52,10 @@ pub(crate) struct TableRun {
     cache: Arc<TableCache>,
 }
 
-/// A list of a state, or of one to come.
+/// A table in persistent memory, of a state or of one to come.
 #[derive(Clone)]
 struct Placed {
-    space: Arc<ListSpace>,
-    totals: ListTotals,
+    space: PmSpace,
     /// The memory that it takes even if it is not open.
     _memory: Arc<OpenBytes>,
 }
@@ -86,11 +85,11 @@ impl std::ops::Deref for OpenTable {
 impl TableRun {
     pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> TableRun {
         let seeks = (meta.live_bytes() / cache.seek_charge_bytes).max(100);
-        // Nothing is ever appended to a list.
-        let never_grows = meta.shared || meta.list.is_some();
+        // Nothing is ever appended in persistent memory.
+        let never_grows = meta.shared || !meta.is_file();
         let growth = AtomicU8::new(if never_grows { SHARED } else { FREE });
         TableRun {
-            list: cache.list_of(&meta),
+            placed: cache.placed(&meta),
             meta,
             table: ArcSwapOption::empty(),
             opened: Mutex::default(),
@@ -113,7 +112,7 @@ impl TableRun {
             if !self.used.load(Ordering::Relaxed) {
                 self.used.store(true, Ordering::Relaxed);
             }
-            if self.list.is_some() {
+            if self.placed.is_some() {
                 self.note_use();
             }
             return Ok(OpenTable(guard));
@@ -137,15 +136,14 @@ impl TableRun {
     }
 
     fn open_anew(&self) -> Result<Table> {
-        if self.meta.list.is_none() {
+        if self.meta.is_file() {
             return Ok(Table::Sst(Arc::new(self.cache.open(&self.meta)?)));
         }
-        let list = self.list.as_ref().ok_or_else(|| {
-            let place = format!("list {} in the pool", self.meta.id);
-            Error::corruption(place, 0, "a list that the open found")
+        let placed = self.placed.as_ref().ok_or_else(|| {
+            let place = format!("table {} in the pool", self.meta.id);
+            Error::corruption(place, 0, "a table that the open found")
         })?;
-        let list = List::open(list.space.clone(), list.totals)?;
-        Ok(Table::List(Arc::new(list.counted_in(self.cache.context()))))
+        Table::in_memory(&placed.space, self.cache.context())
     }
 
     fn note_use(&self) {
@@ -160,14 +158,14 @@ impl TableRun {
         self.last_used.load(Ordering::Relaxed)
     }
 
-    /// The place of the list, if it is one.
-    pub(crate) fn space(&self) -> Option<&Arc<ListSpace>> {
-        self.list.as_ref().map(|list| &list.space)
+    /// Its space, if it is in persistent memory.
+    pub(crate) fn space(&self) -> Option<&PmSpace> {
+        self.placed.as_ref().map(|placed| &placed.space)
     }
 
-    /// Gives up the run for the place of its list.
-    pub(crate) fn into_space(self) -> Option<Arc<ListSpace>> {
-        self.list.map(|list| list.space)
+    /// Gives up the run for its space.
+    pub(crate) fn into_space(self) -> Option<PmSpace> {
+        self.placed.map(|placed| placed.space)
     }
 
     /// Charges a read that found nothing. Returns true once the allowance is used up, and each time
@@ -241,8 +239,8 @@ pub(crate) struct TableCache {
     kept: Mutex<VecDeque<Kept>>,
     /// The seconds since the open.
     second: AtomicU64,
-    /// The lists that are about to become part of a state.
-    lists: Mutex<HashMap<FileId, Placed>>,
+    /// Tables in persistent memory that are about to become part of a state.
+    placed: Mutex<HashMap<FileId, Placed>>,
     /// Bytes of the tables kept open.
     bytes: AtomicU64,
     /// Held while the block cache's size is set, so that an older size never overwrites a newer
@@ -324,7 +322,7 @@ impl TableCache {
             buffer_bytes_usual: bounds.buffer_bytes_usual,
             kept: Mutex::default(),
             second: AtomicU64::new(0),
-            lists: Mutex::default(),
+            placed: Mutex::default(),
             bytes: AtomicU64::new(0),
             resizing: Mutex::new(()),
             opens: Counter::default(),
@@ -358,32 +356,34 @@ impl TableCache {
         Sst::open(file, meta.id, meta.extent, self.context.clone())
     }
 
-    /// Moves on to second `second`, by which uses of lists are ordered.
+    /// Moves on to second `second`, by which uses of tables in persistent memory are ordered.
     pub(crate) fn set_second(&self, second: u64) {
         self.second.store(second, Ordering::Relaxed);
     }
 
-    /// Adds a list that the next state will have. Its entries count as live from now on.
-    pub(crate) fn add_list(&self, space: ListSpace, totals: ListTotals) {
+    /// Adds a table in persistent memory that the next state will have. Its entries count as live
+    /// from now on.
+    pub(crate) fn add_placed(&self, space: PmSpace) {
         space.count_live();
-        let list = Placed {
+        let placed = Placed {
             _memory: Arc::new(self.context.count_open(space.memory_bytes())),
-            space: Arc::new(space),
-            totals,
+            space,
         };
-        self.lists.lock().insert(list.space.id(), list);
+        self.placed.lock().insert(placed.space.id(), placed);
     }
 
-    /// The list of `meta`, for its run. It stays here, because a swap of states that lost a race
+    /// The space of `meta`, for its run. It stays here, because a swap of states that lost a race
     /// makes its runs again.
-    fn list_of(&self, meta: &TableMeta) -> Option<Placed> {
-        meta.list?;
-        self.lists.lock().get(&meta.id).cloned()
+    fn placed(&self, meta: &TableMeta) -> Option<Placed> {
+        if meta.is_file() {
+            return None;
+        }
+        self.placed.lock().get(&meta.id).cloned()
     }
 
-    /// Leaves all lists to the state, which has them now.
-    pub(crate) fn lists_are_swapped_in(&self) {
-        self.lists.lock().clear();
+    /// Leaves all tables in persistent memory to the state, which has them now.
+    pub(crate) fn placed_are_swapped_in(&self) {
+        self.placed.lock().clear();
     }
 
     pub(crate) fn context(&self) -> &TableContext {

@@ -6,5 +6,5 @@ mod store;
 mod unfinished;
 
 pub use stats::{ListSearches, TlsmStats};
-pub(crate) use store::{COPY_BYTES, Done, LINK_BYTES, ListFacts, ListStore, NewList};
+pub(crate) use store::{COPY_BYTES, Done, LINK_BYTES, ListFacts, ListStore};
 pub(crate) use unfinished::{Anchor, CutJob, CutJobs};

@@ -1,9 +1,10 @@
 //! Statistics of lists in persistent memory.
 
 use super::store::ListStore;
+use crate::read::pm_space::PmSpace;
 use crate::read::state::ReadState;
 use firn_base::count::Counter;
-use firn_table::ListGets;
+use firn_table::PmGets;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -82,10 +83,10 @@ pub struct TlsmStats {
 
 impl ListStore {
     /// The statistics, with the lists of `state`.
-    pub(crate) fn stats(&self, state: &ReadState, gets: &ListGets) -> TlsmStats {
+    pub(crate) fn stats(&self, state: &ReadState, gets: &PmGets) -> TlsmStats {
         let facts = self.facts();
         let counters = &self.counters;
-        let lists = state.tables().filter(|(_, run)| run.meta.list.is_some());
+        let lists = state.tables().filter(|(_, run)| !run.meta.is_file());
         let (mut by_level, mut chunks) = (Vec::new(), HashMap::new());
         let (mut table_bytes, mut live_bytes, mut listed_bytes) = (0, 0, 0);
         for (level, run) in lists {
@@ -93,7 +94,7 @@ impl ListStore {
             by_level[level.0] += 1;
             table_bytes += run.meta.bytes();
             live_bytes += run.meta.data_bytes;
-            if let Some(space) = run.space() {
+            if let Some(space) = run.space().and_then(PmSpace::list) {
                 listed_bytes += space.node_bytes();
                 let extents = space.chunks().map(|(chunk, _)| chunk.extent());
                 chunks.extend(extents.map(|extent| (extent.offset.get(), extent.len)));

@@ -9,14 +9,11 @@
 use super::stats::ListCounters;
 use crate::manifest::Level;
 use crate::options::tuning::{Tiering, TlsmBuild, TlsmTuning};
-use crate::read::table_run::TableCache;
 use crate::write::write_stall::{Fullness, PM_FULL};
 use firn_base::sync::{AtomicBool, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
-use firn_table::pm_skiplist::{
-    ListJob, ListOptions, ListSpace, ListTotals, ListWriter, Persist, ResumePoint, Unfinished,
-};
+use firn_table::pm_skiplist::{ListJob, ListOptions, ListWriter, Persist, ResumePoint, Unfinished};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -281,43 +278,5 @@ impl ListStore {
 impl std::fmt::Debug for ListStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ListStore({:?})", self.facts())
-    }
-}
-
-/// A list that is not part of a state yet. Dropping it frees its space.
-#[derive(Debug)]
-pub(crate) struct NewList(Option<(ListSpace, ListTotals)>);
-
-impl NewList {
-    pub(crate) fn new(space: ListSpace, totals: ListTotals) -> NewList {
-        NewList(Some((space, totals)))
-    }
-
-    /// Gives up lists that a durable record names to the next state.
-    pub(crate) fn install_all(lists: Vec<NewList>, tables: &TableCache) {
-        for (space, totals) in lists.into_iter().filter_map(|mut list| list.0.take()) {
-            tables.add_list(space, totals);
-        }
-    }
-
-    /// The list.
-    pub(crate) fn get(&self) -> Option<&(ListSpace, ListTotals)> {
-        self.0.as_ref()
-    }
-
-    /// Leaves the space taken, because a record that names the list may turn out to be durable.
-    pub(crate) fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for NewList {
-    fn drop(&mut self) {
-        if let Some((space, _)) = self.0.take()
-            && let Err(error) = space.release()
-        {
-            // The next open frees it.
-            tracing::warn!(%error, "the space of a list that was not installed stays taken");
-        }
     }
 }

@@ -7,8 +7,9 @@
 //!    compaction goes on with it. Otherwise the anchor is stale, and is cleared before any space is
 //!    used again.
 
-use super::store::{ListStore, NewList};
+use super::store::ListStore;
 use crate::manifest::{TableMeta, Version};
+use crate::read::pm_space::{NewTable, PmSpace};
 use firn_base::{Error, ErrorKind, FileId, Result, Tag};
 use firn_pm::{Extent, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_skiplist::{
@@ -207,7 +208,7 @@ impl CutJob {
     pub(crate) fn discard(self, store: &Arc<ListStore>) {
         drop(self.anchor(store));
         for list in self.complete {
-            drop(NewList::new(list.space, list.totals));
+            drop(NewTable::list(list.space, list.totals));
         }
         if let Some(begun) = self.begun {
             begun.discard();
@@ -249,7 +250,7 @@ impl CutJob {
 pub(crate) struct Resumed {
     pub(crate) anchor: Anchor,
     pub(crate) metas: Vec<TableMeta>,
-    pub(crate) lists: Vec<NewList>,
+    pub(crate) lists: Vec<NewTable>,
     pub(crate) begun: Option<Unfinished>,
     /// The last entry of the complete lists.
     pub(crate) last: Option<(Vec<u8>, Tag)>,
@@ -264,9 +265,9 @@ impl Resumed {
         let ends = ends(&space, totals);
         let space = Arc::into_inner(space)
             .ok_or_else(|| Error::invalid("a list that is continued has one owner"))?;
-        let list = NewList::new(space, totals);
+        let list = NewTable::list(space, totals);
         let (smallest, largest, tag) = ends?;
-        if let Some((space, totals)) = list.get() {
+        if let Some(PmSpace::List(space, totals)) = list.get() {
             let keys = (smallest, largest.clone());
             self.metas.push(TableMeta::of_list(space, totals, keys));
         }

@@ -28,7 +28,7 @@ impl Engine {
     /// Frees what is left of compactions whose inputs are not in `state`, or whose output may no
     /// longer be lists, because the options were changed.
     pub(super) fn discard_cut(&self, state: &ReadState, jobs: &JobState) {
-        let Some(store) = self.compaction.lists.as_ref() else {
+        let Some(store) = self.compaction.lists() else {
             return;
         };
         self.jobs.cut.lock().retain(|waiting| {

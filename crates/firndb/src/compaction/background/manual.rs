@@ -4,11 +4,11 @@
 use super::{Job, JobState};
 use crate::compaction::picker::{self, Facts};
 use crate::compaction::plan::Plan;
+use crate::compaction::pm_store::PmFacts;
 use crate::engine::Engine;
 use crate::manifest::{Level, PartId};
 use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
-use crate::tlsm::ListFacts;
 use firn_base::Result;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -93,8 +93,8 @@ impl Engine {
             let mut jobs = self.jobs.state.lock();
             let state = self.state.load_full();
             let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
-            let lists = self.list_facts();
-            let facts = self.manual_facts(&jobs, &state, lists.as_ref());
+            let pm = self.pm_facts();
+            let facts = self.manual_facts(&jobs, &state, pm.as_ref());
             let plan = picker::pick_manual_rewrite(&state, id, (from, to), place, &facts);
             let Some(plan) = plan else { return Ok(()) };
             after = plan
@@ -149,11 +149,11 @@ impl Engine {
     fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let lists = self.list_facts();
+        let pm = self.pm_facts();
         let facts = Facts {
             chunk_bytes: self.chunk_bytes(),
             evicting: false,
-            ..self.manual_facts(&jobs, &state, lists.as_ref())
+            ..self.manual_facts(&jobs, &state, pm.as_ref())
         };
         let Some(plan) = pick(&state, &facts) else {
             return Ok(false);
@@ -190,8 +190,8 @@ impl Engine {
     ) -> Option<Arc<Job>> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let lists = self.list_facts();
-        let facts = self.manual_facts(&jobs, &state, lists.as_ref());
+        let pm = self.pm_facts();
+        let facts = self.manual_facts(&jobs, &state, pm.as_ref());
         let plan = picker::pick_manual(&state, level, range, after, &facts)?;
         Some(self.mark(&mut jobs, plan, &state))
     }
@@ -200,10 +200,10 @@ impl Engine {
         &'a self,
         jobs: &'a JobState,
         state: &ReadState,
-        lists: Option<&'a ListFacts>,
+        pm: Option<&'a PmFacts>,
     ) -> Facts<'a> {
         Facts {
-            lists,
+            pm,
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,
@@ -217,6 +217,7 @@ impl Engine {
             tuning: &self.options.tuning,
             chunk_bytes: 0,
             wanted: None,
+            sizes: self.partition_sizes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: false,

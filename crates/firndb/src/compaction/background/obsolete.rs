@@ -9,17 +9,18 @@
 //! 3. The memory of a flushed memtable is kept for the next one, or prepared ahead of it.
 
 use super::TICK_NS;
+use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::memtable::Memtable;
+use crate::read::pm_space::PmSpace;
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::FileId;
 use firn_base::sync::Mutex;
-use firn_table::pm_skiplist::ListSpace;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ pub(super) struct ObsoleteFiles {
 /// An item that no new reader can reach, kept until the last reader releases it.
 pub(crate) enum Obsolete {
     Table(Arc<TableRun>),
-    /// The space of a list that no state has.
-    List(Arc<ListSpace>),
+    /// The persistent memory of a table that no state has.
+    Space(PmSpace),
     /// Blocks that the next state of a table does not have.
     Blocks(Arc<TableRun>, Arc<[usize]>),
     Memtable(Arc<Memtable>),
@@ -72,7 +73,7 @@ impl Obsolete {
     fn is_free(&self) -> bool {
         match self {
             Obsolete::Table(run) | Obsolete::Blocks(run, _) => Arc::strong_count(run) == 1,
-            Obsolete::List(space) => Arc::strong_count(space) == 1,
+            Obsolete::Space(space) => space.is_last(),
             Obsolete::Memtable(buffer) => Arc::strong_count(buffer) == 1,
             Obsolete::Log(_) => true,
         }
@@ -85,6 +86,15 @@ impl ObsoleteFiles {
             .lock()
             .iter()
             .any(|dead| matches!(dead, Obsolete::Memtable(_)))
+    }
+
+    /// True if a reader holds persistent memory that no state has.
+    fn holds_memory(&self) -> bool {
+        self.dead.lock().iter().any(|dead| match dead {
+            Obsolete::Table(run) => !run.meta.is_file(),
+            Obsolete::Space(_) => true,
+            Obsolete::Blocks(..) | Obsolete::Memtable(_) | Obsolete::Log(_) => false,
+        })
     }
 
     /// Removes and returns the items that no reader holds.
@@ -129,16 +139,22 @@ impl Engine {
     /// many, unless `all` is true. Returns true if there were any items.
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         self.release_trees();
-        let ready = self.jobs.obsolete.take_free();
+        let mut ready = self.jobs.obsolete.take_free();
+        let store = self.compaction.pm.as_ref();
+        if store.is_some_and(PmStore::is_short) && self.jobs.obsolete.holds_memory() {
+            // Otherwise a cursor that keeps moving would hold the tables that it began with.
+            self.revoke_all_cursors();
+            ready.extend(self.jobs.obsolete.take_free());
+        }
         let any = !ready.is_empty();
         for dead in ready {
             match dead {
-                Obsolete::Table(run) if run.meta.list.is_some() => {
+                Obsolete::Table(run) if !run.meta.is_file() => {
                     if let Some(space) = Arc::into_inner(run).and_then(TableRun::into_space) {
-                        self.release_list(space);
+                        self.release_space(space);
                     }
                 }
-                Obsolete::List(space) => self.release_list(space),
+                Obsolete::Space(space) => self.release_space(space),
                 Obsolete::Table(run) => {
                     self.forget_blocks(&run, None);
                     self.jobs.obsolete.obsolete.lock().push(run.meta.clone());
@@ -193,16 +209,18 @@ impl Engine {
         true
     }
 
-    /// Frees the persistent memory of a list, unless a cursor is still in it.
-    fn release_list(&self, space: Arc<ListSpace>) {
-        let freed = match Arc::try_unwrap(space) {
-            Ok(_) if !mechanisms::TLSM_FREE.is_on() => return,
-            Ok(space) => space.release(),
-            Err(held) => return self.retire([Obsolete::List(held)]),
-        };
-        if let Err(error) = freed {
+    /// Frees the persistent memory of a table, unless a cursor is still in it.
+    fn release_space(&self, space: PmSpace) {
+        if space.list().is_some() && space.is_last() && !mechanisms::TLSM_FREE.is_on() {
+            return;
+        }
+        match space.release() {
+            Ok(Ok(())) => {}
             // The next open frees it.
-            tracing::warn!(%error, "the space of an obsolete list stays taken");
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the space of an obsolete table stays taken");
+            }
+            Err(held) => self.retire([Obsolete::Space(held)]),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Pickers: pure policies that choose the next job. They read the state and the facts, and change
 //! nothing.
 
+mod costs;
 mod leveled;
 mod partitions;
 #[cfg(test)]
@@ -10,14 +11,14 @@ mod trees;
 
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
-pub(crate) use self::partitions::{Wanted, wanted};
+pub(crate) use self::partitions::{Sizes, Wanted, wanted};
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
-use crate::compaction::plan::{BusyTables, How, Plan};
+use crate::compaction::plan::{BusyTables, How, Medium, Plan};
+use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId};
 use crate::options::tuning::Tuning;
 use crate::read::state::ReadState;
-use crate::tlsm::ListFacts;
 use crate::upper::Upper;
 use firn_base::{FileId, Limits, SeqNo};
 
@@ -41,8 +42,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) appends: bool,
     /// The most dead bytes per live byte.
     pub(crate) dead_share_max: f64,
-    /// The lists' part of persistent memory, in profiles that have one.
-    pub(crate) lists: Option<&'a ListFacts>,
+    /// The tables' part of persistent memory, in profiles that have one.
+    pub(crate) pm: Option<&'a PmFacts>,
     /// True if an eviction is running.
     pub(crate) evicting: bool,
     /// The parameters of the profiles.
@@ -51,6 +52,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) chunk_bytes: u64,
     /// The key at which a partition is to be divided.
     pub(crate) wanted: Option<&'a Wanted>,
+    /// The sizes at which partitions are divided and joined.
+    pub(crate) sizes: Sizes,
     /// Bytes of a write buffer.
     pub(crate) buffer_bytes: u64,
     /// The most level-0 tables that one compaction may take.
@@ -64,12 +67,29 @@ pub(crate) struct Facts<'a> {
 
 /// The next action, if one is due.
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    match (state.upper(), facts.lists) {
-        (None, None) => leveled::pick(state, facts).or_else(|| partitions::pick(state, facts)),
-        (None, Some(lists)) => tiering::pick(state, facts, lists).or_else(|| {
-            partitions::pick(state, facts).map(|plan| tiering::placed(plan, state, facts))
-        }),
-        (Some(Upper::Trees(_)), _) => trees::pick(state, facts),
+    let picked = match (state.upper(), facts.pm) {
+        (None, None) => leveled::pick(state, facts),
+        (None, Some(PmFacts::Lists(lists))) => tiering::pick(state, facts, lists),
+        (None, Some(PmFacts::Sorted(tables))) => costs::pick(state, facts, tables),
+        (Some(Upper::Trees(_)), _) => return trees::pick(state, facts),
+    };
+    picked.or_else(|| partitions::pick(state, facts).map(|plan| placed(plan, state, facts)))
+}
+
+/// The sizes at which partitions are divided and joined.
+pub(crate) fn sizes(limits: &Limits, pm: Option<&PmFacts>, buffer_bytes: u64) -> Sizes {
+    match pm {
+        None | Some(PmFacts::Lists(_)) => Sizes::of(limits),
+        Some(PmFacts::Sorted(tables)) => costs::sizes(limits, tables, buffer_bytes),
+    }
+}
+
+/// `plan` with the medium of its output.
+fn placed(plan: Plan, state: &ReadState, facts: &Facts<'_>) -> Plan {
+    match facts.pm {
+        None => plan,
+        Some(PmFacts::Lists(lists)) => tiering::placed(plan, state, facts, lists),
+        Some(PmFacts::Sorted(_)) => costs::placed(plan),
     }
 }
 
@@ -82,7 +102,7 @@ pub(crate) fn pick_manual(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let plan = leveled::pick_manual(state, level, range, after, facts)?;
-    Some(tiering::placed(plan, state, facts))
+    Some(placed(plan, state, facts))
 }
 
 /// As [`leveled::pick_manual_rewrite`].
@@ -94,7 +114,7 @@ pub(crate) fn pick_manual_rewrite(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let plan = leveled::pick_manual_rewrite(state, id, range, after, facts)?;
-    Some(tiering::placed(plan, state, facts))
+    Some(placed(plan, state, facts))
 }
 
 /// The next flush, if one is due.
@@ -104,8 +124,13 @@ pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         None => How::Copy,
         Some(Upper::Trees(trees)) => trees::flush_how(trees, buffer, facts)?,
     };
+    let medium = match facts.pm {
+        None => Medium::Ssd,
+        Some(PmFacts::Lists(lists)) => tiering::flush_medium(facts, lists),
+        Some(PmFacts::Sorted(tables)) => costs::flush_medium(facts, tables),
+    };
     Some(Plan {
-        medium: tiering::flush_medium(facts),
+        medium,
         ..Plan::flush(buffer.clone(), how)
     })
 }
@@ -116,12 +141,14 @@ pub(crate) fn debt(
     limits: &Limits,
     tuning: &Tuning,
     buffer_bytes: u64,
-    lists: Option<&ListFacts>,
+    pm: Option<&PmFacts>,
 ) -> Debt {
     let mut debt = Debt::default();
     debt.buffers = state.memtables.len().saturating_sub(1);
-    if let Some(lists) = lists {
-        debt.add(&[tiering::pressure(lists, buffer_bytes)]);
+    match pm {
+        None => {}
+        Some(PmFacts::Lists(lists)) => debt.add(&[tiering::pressure(lists, buffer_bytes)]),
+        Some(PmFacts::Sorted(tables)) => return costs::debt(state, limits, tables),
     }
     for part in state.parts.iter() {
         debt.bytes += leveled::excess_bytes(part, limits);

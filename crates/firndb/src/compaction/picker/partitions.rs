@@ -24,17 +24,54 @@ pub(crate) struct Wanted {
     pub(crate) cut: Vec<u8>,
 }
 
+/// The sizes at which partitions are divided and joined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// The most partitions.
+    pub(crate) count_max: usize,
+    /// The bytes from which a partition is divided.
+    pub(crate) bytes: u64,
+    /// The same for those in persistent memory.
+    pub(crate) memory_bytes: u64,
+}
+
+impl Sizes {
+    /// The sizes that the limits name.
+    pub(crate) fn of(limits: &Limits) -> Sizes {
+        Sizes {
+            count_max: limits.partitions_max,
+            bytes: limits.partition_bytes,
+            memory_bytes: u64::MAX,
+        }
+    }
+
+    fn is_large(&self, part: &Part) -> bool {
+        bytes(part) > self.bytes || bytes_in_memory(part) > self.memory_bytes
+    }
+
+    /// True if both together have less than half of either size.
+    fn are_small(&self, left: &Part, right: &Part) -> bool {
+        let sum = |of: fn(&Part) -> u64| of(left) + of(right);
+        sum(bytes) < self.bytes / 2 && sum(bytes_in_memory) < self.memory_bytes / 2
+    }
+}
+
 fn bytes(part: &Part) -> u64 {
     part.levels.values().map(|level| level.live_bytes()).sum()
 }
 
+fn bytes_in_memory(part: &Part) -> u64 {
+    let tables = part.tables().filter(|(_, run)| !run.meta.is_file());
+    tables.map(|(_, run)| run.meta.bytes()).sum()
+}
+
 /// The border that is wanted next: `before` as long as its partition is large, or one in the middle
 /// of another partition that is.
-pub(crate) fn wanted(state: &ReadState, limits: &Limits, before: Option<Wanted>) -> Option<Wanted> {
-    if state.parts.len() >= limits.partitions_max || state.upper().is_some() {
+pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: Option<Wanted>) -> Option<Wanted> {
+    if state.parts.len() >= sizes.count_max || state.upper().is_some() {
         return None;
     }
-    let is_large = |part: &Part| bytes(part) > limits.partition_bytes;
+    let is_large = |part: &Part| sizes.is_large(part);
     let still = before.filter(|wanted| {
         let at = state.layout.part_of(&wanted.cut);
         state.layout.ids()[at] == wanted.part && is_large(&state.parts[at])
@@ -94,14 +131,11 @@ fn pick_union(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     if facts.flushing || state.parts.len() == 1 {
         return None;
     }
-    let is_small = |(left, right): (&Part, &Part)| {
-        bytes(left) + bytes(right) < facts.limits.partition_bytes / 2
-    };
     let is_free = |part: &Part| !is_busy(part, facts.busy);
     let parts = &state.parts;
     let at = (1..parts.len()).find(|&i| {
         let (left, right) = (&parts[i - 1], &parts[i]);
-        is_small((left, right)) && is_free(left) && is_free(right)
+        facts.sizes.are_small(left, right) && is_free(left) && is_free(right)
     })?;
     let dropped = Border::Drop(state.layout.cuts()[at - 1].to_vec());
     let id = state.layout.ids()[at - 1];

@@ -12,18 +12,22 @@
 //! => size: copy a-c + b-d -> 1     its answer: the inputs, then the tables that they overlap
 //! ```
 //!
-//! A table is `[name:]first-last[/KiB][,list][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10 KiB
-//! and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru`
+//! A table is `[name:]first-last[/KiB][,list][,pm][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10
+//! KiB and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru`
 //! gives lists that much persistent memory, of which those of the state take their size and
-//! `other=KiB` more. To change the answers of all cases, run
-//! the tests with `FIRN_REWRITE=1` and read the difference.
+//! `other=KiB` more. `facts: sorted=KiB` does the same for sorted tables, which are those with `pm`;
+//! `hits=KEY/n` and `wasted=KEY/n` are reads of the partition that holds the key. To change the
+//! answers of all cases, run the tests with `FIRN_REWRITE=1` and read the difference.
 
 use super::*;
+use crate::blade::{Costs, SortedFacts};
 use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan, Reason};
-use crate::manifest::{Edit, Level, PartId, TableMeta, Version};
-use crate::options::tuning::{Tiering, TlsmTuning, Tuning};
+use crate::compaction::pm_store::PmFacts;
+use crate::manifest::{Edit, Level, PartId, Place, TableMeta, Version};
+use crate::options::tuning::{BladeModels, BladeTuning, Tiering, TlsmTuning, Tuning};
 use crate::read::state::ReadState;
 use crate::read::table_run::{TableCache, TableRun};
+use crate::tlsm::ListFacts;
 use firn_base::{FileId, Limits, SeqNo};
 use firn_pm::{Extent, GRANULE_BYTES};
 use firn_table::pm_skiplist::ListPlace;
@@ -108,7 +112,8 @@ impl Case {
             for (name, value) in parts.map(setting) {
                 let number: u64 = value.parse().unwrap();
                 match name.as_str() {
-                    "list" => meta.list = Some(place_of_test(id)),
+                    "list" => meta.place = Place::List(place_of_test(id)),
+                    "pm" => meta.place = Place::Sorted(place_of_test(id).first),
                     "dead" => meta.dead_bytes = number << 10,
                     "superseded" => meta.superseded_bytes = number << 10,
                     "deletes" => meta.deletes = number,
@@ -133,12 +138,8 @@ impl Case {
         };
         let mut version = Version::default();
         version.apply(&edit).unwrap();
-        ReadState::new(
-            Vec::new(),
-            &version,
-            &TableCache::of_test(),
-            self.limits.levels,
-        )
+        let tables = TableCache::of_test();
+        ReadState::new(Vec::new(), &version, &tables, self.limits.levels).with_heat()
     }
 
     fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a TableRun) {
@@ -161,9 +162,10 @@ impl Case {
             cut: cut.clone().into_bytes(),
         });
         let tuning = Tuning::default();
-        let lists = self.lists(state);
+        let pm = self.lists(state).map(PmFacts::Lists);
+        let pm = pm.or_else(|| self.sorted(state).map(PmFacts::Sorted));
         let mut facts = Facts {
-            lists: lists.as_ref(),
+            pm: pm.as_ref(),
             limits: &self.limits,
             busy: &busy,
             flushing: false,
@@ -177,6 +179,7 @@ impl Case {
             tuning: &tuning,
             chunk_bytes: 0,
             wanted: wanted.as_ref(),
+            sizes: Sizes::of(&self.limits),
             buffer_bytes: 0,
             level0_inputs_max: usize::MAX,
             at_rest: false,
@@ -190,7 +193,16 @@ impl Case {
                 "flushing" => facts.flushing = true,
                 "inputs" => facts.level0_inputs_max = value.parse().unwrap(),
                 "buffer" => facts.buffer_bytes = value.parse::<u64>().unwrap() << 10,
-                "pm" | "tiering" | "other" => {}
+                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" => {}
+                "hits" | "wasted" => {
+                    let (key, count) = value.split_once('/').unwrap();
+                    let heat = state.part(key.as_bytes()).heat.as_ref().unwrap();
+                    let count = count.parse().unwrap();
+                    match name.as_str() {
+                        "hits" => (0..count).for_each(|_| heat.searched(1, true)),
+                        _ => heat.searched(count + 1, false),
+                    }
+                }
                 "oldest" => facts.oldest = SeqNo(value.parse().unwrap()),
                 "seek" => {
                     let (level, run) = self.named(state, value);
@@ -200,6 +212,32 @@ impl Case {
             }
         }
         see(&facts)
+    }
+
+    /// The sorted tables' part of persistent memory, if the facts have one.
+    fn sorted(&self, state: &ReadState) -> Option<SortedFacts> {
+        let fact = |name: &str| self.facts.iter().find(|(fact, _)| fact == name);
+        let kib: u64 = fact("sorted")?.1.parse().unwrap();
+        let tables = state.tables().filter(|(_, run)| !run.meta.is_file());
+        Some(SortedFacts {
+            tuning: BladeTuning {
+                models: match fact("models").map(|(_, models)| models.as_str()) {
+                    Some("paper") => BladeModels::Paper,
+                    Some("off") => BladeModels::Off,
+                    _ => BladeModels::Costs,
+                },
+                ..BladeTuning::default()
+            },
+            capacity_bytes: kib << 10,
+            used_bytes: tables.map(|(_, run)| run.meta.bytes()).sum(),
+            now_ns: 0,
+            is_evicting: fact("evicting").is_some(),
+            costs: Costs {
+                internal_byte: 1.0,
+                major_byte: 10.0,
+                between_majors: 1e9,
+            },
+        })
     }
 
     /// The lists' part of persistent memory, if the facts have one.
@@ -215,7 +253,7 @@ impl Case {
             "none" => Tiering::None,
             deepest => Tiering::Leveled(deepest.parse().unwrap()),
         };
-        let lists = state.tables().filter(|(_, run)| run.meta.list.is_some());
+        let lists = state.tables().filter(|(_, run)| !run.meta.is_file());
         let lists: u64 = lists.map(|(_, run)| run.meta.bytes()).sum();
         Some(ListFacts {
             tuning: TlsmTuning {
@@ -290,12 +328,12 @@ impl Case {
                 let plan = pick_manual_rewrite(&state, PartId(0), range, None, facts);
                 self.told(&state, plan)
             }
-            ["wanted"] => match wanted(&state, &self.limits, facts.wanted.cloned()) {
+            ["wanted"] => match wanted(&state, &facts.sizes, facts.wanted.cloned()) {
                 None => "nothing".to_owned(),
                 Some(wanted) => String::from_utf8(wanted.cut).unwrap(),
             },
             ["debt"] => {
-                let debt = debt(&state, &self.limits, facts.tuning, 0, facts.lists);
+                let debt = debt(&state, &self.limits, facts.tuning, 0, facts.pm);
                 format!("{} KiB over the targets", debt.bytes >> 10)
             }
             _ => panic!("unknown question {question}"),
@@ -364,6 +402,11 @@ fn space() {
 #[test]
 fn tiering() {
     run("tiering.txt");
+}
+
+#[test]
+fn costs() {
+    run("costs.txt");
 }
 
 #[test]

@@ -36,34 +36,26 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
     pick_flush(state, facts)
         .or_else(|| pick_eviction(state, facts, lists, urgent))
         .or_else(|| pick_full(state, facts, lists))
-        .or_else(|| leveled::pick_due(state, facts).map(|plan| placed(plan, state, facts)))
+        .or_else(|| leveled::pick_due(state, facts).map(|plan| placed(plan, state, facts, lists)))
         .or_else(|| pick_level0_by_share(state, facts, lists))
         .or_else(|| pick_eviction(state, facts, lists, lists.tuning.evict_share))
         .or_else(|| pick_relocation(state, facts, lists))
-        .or_else(|| pick_rest(state, facts).map(|plan| placed(plan, state, facts)))
+        .or_else(|| pick_rest(state, facts).map(|plan| placed(plan, state, facts, lists)))
         .or_else(|| pick_promotion(state, facts, lists))
 }
 
 /// Where the flush of a write buffer is.
-pub(super) fn flush_medium(facts: &Facts<'_>) -> Medium {
-    match facts.lists {
-        None => Medium::Ssd,
-        Some(lists) => match lists.tuning.tiering {
-            Tiering::None => Medium::Pm,
-            Tiering::Leveled(_) | Tiering::Lru if lists.has_room(facts.buffer_bytes, 1.0) => {
-                Medium::Pm
-            }
-            Tiering::Leveled(_) | Tiering::Lru => Medium::Ssd,
-        },
+pub(super) fn flush_medium(facts: &Facts<'_>, lists: &ListFacts) -> Medium {
+    match lists.tuning.tiering {
+        Tiering::None => Medium::Pm,
+        Tiering::Leveled(_) | Tiering::Lru if lists.has_room(facts.buffer_bytes, 1.0) => Medium::Pm,
+        Tiering::Leveled(_) | Tiering::Lru => Medium::Ssd,
     }
 }
 
 /// `plan` with the place of its output.
-pub(super) fn placed(plan: Plan, state: &ReadState, facts: &Facts<'_>) -> Plan {
-    let Some(lists) = facts.lists else {
-        return plan;
-    };
-    let is_list = |run: &Arc<TableRun>| run.meta.list.is_some();
+pub(super) fn placed(plan: Plan, state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Plan {
+    let is_list = |run: &Arc<TableRun>| !run.meta.is_file();
     let all_lists = plan.tables.iter().all(|(_, run)| is_list(run));
     let medium = match lists.tuning.tiering {
         Tiering::None => Medium::Pm,
@@ -98,9 +90,9 @@ fn medium_with_room(
 ) -> Medium {
     let (mut linked, mut copied) = (0, 0);
     for (_, run) in &plan.tables {
-        match run.meta.list {
-            Some(_) => linked += run.meta.entries * LINK_BYTES,
-            None => copied += run.meta.live_bytes(),
+        match run.meta.is_file() {
+            false => linked += run.meta.entries * LINK_BYTES,
+            true => copied += run.meta.live_bytes(),
         }
     }
     let has_room = match copied {
@@ -128,9 +120,9 @@ fn newer_bytes(
 ) -> u64 {
     let (mut level0, mut files) = (0, 0);
     for (at, run) in state.tables() {
-        match run.meta.list {
-            Some(_) if at.is_zero() => level0 += run.meta.bytes(),
-            None if !at.is_zero() && at < level && !inputs.contains(&run.meta.id) => {
+        match run.meta.is_file() {
+            false if at.is_zero() => level0 += run.meta.bytes(),
+            true if !at.is_zero() && at < level && !inputs.contains(&run.meta.id) => {
                 files += run.meta.live_bytes();
             }
             _ => {}
@@ -150,7 +142,7 @@ fn pick_promotion(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Op
     }
     let files = state.parts().flat_map(|(id, part)| {
         let due = |(level, run): &(Level, &Arc<TableRun>)| {
-            run.meta.list.is_none() && !level.is_zero() && !facts.busy.has(run)
+            run.meta.is_file() && !level.is_zero() && !facts.busy.has(run)
         };
         let due = part.tables().filter(due);
         due.map(move |(level, run)| (id, level, run))
@@ -201,7 +193,7 @@ fn pick_full(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<
         .or_else(|| leveled::pick_hiding(state, facts, |_| true))
         .map(|plan| match plan.relocate {
             Some(_) => plan,
-            None => placed(plan, state, facts),
+            None => placed(plan, state, facts, lists),
         })
 }
 
@@ -209,10 +201,7 @@ fn pick_full(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<
 fn pick_level0_by_share(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> Option<Plan> {
     let bytes = |part: &Part| {
         let runs = part.levels.get(Level::ZERO).map(|level| &level.runs);
-        let of_lists = runs
-            .into_iter()
-            .flatten()
-            .filter(|run| run.meta.list.is_some());
+        let of_lists = runs.into_iter().flatten().filter(|run| !run.meta.is_file());
         of_lists.map(|run| run.meta.bytes()).sum::<u64>()
     };
     let least = lists.capacity_bytes as f64 * LEVEL0_SHARE;
@@ -220,7 +209,7 @@ fn pick_level0_by_share(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts)
         .parts()
         .filter(|(_, part)| part.level0_tables() > 1 && bytes(part) as f64 >= least);
     due.find_map(|(id, part)| pick_level0(id, part, facts))
-        .map(|plan| placed(plan, state, facts))
+        .map(|plan| placed(plan, state, facts, lists))
 }
 
 /// The move of a list to the SSD, if the used share of persistent memory is `share` or more.
@@ -250,10 +239,7 @@ fn evict_from(
     let mut victims: Vec<(u64, PartId, &Part, &Arc<TableRun>)> = Vec::new();
     for (id, part) in state.parts() {
         let runs = part.levels.get(level).map(|level| &level.runs);
-        let of_lists = runs
-            .into_iter()
-            .flatten()
-            .filter(|run| run.meta.list.is_some());
+        let of_lists = runs.into_iter().flatten().filter(|run| !run.meta.is_file());
         let rank = |run: &Arc<TableRun>| match lists.tuning.victim {
             TlsmVictim::Oldest => run.meta.id.0,
             TlsmVictim::LeastUsed => run.last_used(),
@@ -286,7 +272,7 @@ fn pick_relocation(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
     if !mechanisms::TLSM_RELOCATE.is_on() {
         return None;
     }
-    let of_lists = || state.tables().filter(|(_, run)| run.meta.list.is_some());
+    let of_lists = || state.tables().filter(|(_, run)| !run.meta.is_file());
     let live: u64 = of_lists().map(|(_, run)| run.meta.data_bytes).sum();
     let garbage = lists.chunk_bytes.saturating_sub(live);
     // Writers wait for whatever can be gained once it is full.
@@ -319,7 +305,7 @@ fn pick_relocation(state: &ReadState, facts: &Facts<'_>, lists: &ListFacts) -> O
 /// they leave; `None` if that is less than a unit. A chunk is free once all lists have left it, so
 /// each gets the part of it that its entries are of what is live there.
 fn gain(run: &TableRun, chunks: &HashSet<u64>, unit_bytes: u64) -> Option<(u64, u64)> {
-    let space = run.space()?;
+    let space = run.space()?.list()?;
     let (mut bytes, mut freed) = (0, 0.0);
     for (chunk, own) in space.chunks() {
         let extent = chunk.extent();
@@ -341,7 +327,7 @@ fn chunks_to_leave(
     even_live: bool,
 ) -> HashSet<u64> {
     let mut chunks: HashMap<u64, (u64, u64)> = HashMap::new();
-    for space in state.tables().filter_map(|(_, run)| run.space()) {
+    for space in state.tables().filter_map(|(_, run)| run.space()?.list()) {
         for (chunk, _) in space.chunks() {
             let extent = chunk.extent();
             chunks.insert(extent.offset.get(), (chunk.live_bytes(), extent.len));
@@ -372,10 +358,7 @@ fn chunks_to_leave(
 fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let files = |part: &Part| {
         let runs = part.levels.get(Level::ZERO).map(|level| &level.runs);
-        let of_files = runs
-            .into_iter()
-            .flatten()
-            .filter(|run| run.meta.list.is_none());
+        let of_files = runs.into_iter().flatten().filter(|run| run.meta.is_file());
         of_files.count()
     };
     let is_due = |(_, part): &(PartId, &Part)| files(part) >= facts.limits.level0_rest.max(1);

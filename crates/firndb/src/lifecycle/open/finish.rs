@@ -4,6 +4,7 @@ use super::Recovery;
 use super::directory;
 use crate::compaction::JobCounters;
 use crate::compaction::background::Jobs;
+use crate::compaction::pm_store::PmStore;
 use crate::compaction::rate_limiter::RateLimiter;
 use crate::engine::{Counts, Engine, Logs, Readers, emit};
 use crate::event::Event;
@@ -16,10 +17,10 @@ use crate::manifest::{Edit, Level, ManifestWriter, PmPairing};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
+use crate::read::pm_space::NewTable;
 use crate::read::row_cache::RowCache;
 use crate::read::state::ReadState;
 use crate::sites;
-use crate::tlsm::NewList;
 use crate::upper::Upper;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
@@ -125,10 +126,18 @@ impl Recovery {
         }
         let levels = self.options.limits.levels;
         let mut state = ReadState::new(memtables, manifest.version(), &self.tables, levels);
-        self.tables.lists_are_swapped_in();
+        self.tables.placed_are_swapped_in();
         state.flushed_through = flushed_through;
         if let Some(trees) = &self.trees {
             state = state.with_upper(Upper::Trees(trees.clone()));
+        }
+        if self
+            .compaction
+            .pm
+            .as_ref()
+            .is_some_and(PmStore::weighs_reads)
+        {
+            state = state.with_heat();
         }
         let keeps_found = self.options.profile != Profile::Lab || mechanisms::LAB_CACHED.is_on();
         let cache = self.tables.context().cache.clone();
@@ -241,7 +250,7 @@ impl Recovery {
             version,
             bytes_max,
         )?;
-        NewList::install_all(std::mem::take(&mut self.recovered.lists), &self.tables);
+        NewTable::install_all(std::mem::take(&mut self.recovered.placed), &self.tables);
         Ok(manifest)
     }
 

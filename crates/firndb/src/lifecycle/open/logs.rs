@@ -7,7 +7,7 @@
 //! can be mistaken for a continuation of a torn one.
 
 use super::Recovery;
-use crate::compaction::{ListTarget, Output, OverlapTracker, Written, write_outputs};
+use crate::compaction::{Output, OverlapTracker, PmTarget, Written, write_outputs};
 use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, Level, LogState};
@@ -343,15 +343,15 @@ impl Recovery {
             return self.insert_replayed(buffer);
         }
         let merge = || MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())]);
-        let lists = 1 + self.version.layout.cuts().len() as u64;
+        let cuts = self.version.layout.cuts().len() as u64;
         let bytes = buffer.used_bytes() as u64;
-        let lists = match &self.compaction.lists {
-            Some(store) => ListTarget::recovered(store, self.replaying.log_id, lists, bytes)?,
+        let target = match &self.compaction.pm {
+            Some(store) => PmTarget::recovered(store, self.replaying.log_id, cuts, bytes)?,
             None => None,
         };
-        let has_lists = lists.is_some();
-        match self.write_lists_or_files(merge()?, lists) {
-            Err(error) if has_lists && error.kind() == ErrorKind::NoSpace => {
+        let is_in_memory = target.is_some();
+        match self.write_level0(merge()?, target) {
+            Err(error) if is_in_memory && error.kind() == ErrorKind::NoSpace => {
                 self.write_recovered(merge()?)
             }
             written => written,
@@ -360,14 +360,10 @@ impl Recovery {
 
     /// Writes `entries` to tables of level 0 in files.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
-        self.write_lists_or_files(entries, None)
+        self.write_level0(entries, None)
     }
 
-    fn write_lists_or_files(
-        &mut self,
-        entries: impl Entries,
-        lists: Option<ListTarget>,
-    ) -> Result<()> {
+    fn write_level0(&mut self, entries: impl Entries, target: Option<PmTarget>) -> Result<()> {
         let output = Output {
             log_id: self.replaying.log_id,
             cuts: self.version.layout.cuts().clone(),
@@ -380,12 +376,12 @@ impl Recovery {
             &[SeqNo::MAX],
             below,
             output,
-            lists,
+            target,
             &self.compaction,
         );
-        let Written { metas, lists, .. } = block_on(work)?;
+        let Written { metas, placed, .. } = block_on(work)?;
         self.recovered.tables.extend(metas);
-        self.recovered.lists.extend(lists);
+        self.recovered.placed.extend(placed);
         Ok(())
     }
 }

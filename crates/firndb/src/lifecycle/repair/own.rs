@@ -52,7 +52,7 @@ pub(super) fn inputs(
         Some(version) => {
             let named = version
                 .tables()
-                .filter(|table| table.list.is_none())
+                .filter(|table| table.is_file())
                 .map(|table| (table.id, Some(table.extent)))
                 .collect();
             // Also unnamed logs that are not obsolete, because a manifest that lost its end does
@@ -141,7 +141,7 @@ fn lost_records(
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(not_given(error)),
     };
-    for table in known.tables().filter(|table| table.list.is_none()) {
+    for table in known.tables().filter(|table| table.is_file()) {
         if !is_there(FileName::Table(table.id))? {
             return Ok(true);
         }

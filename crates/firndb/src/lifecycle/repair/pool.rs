@@ -36,9 +36,9 @@ pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Po
 /// Rejects a repair without the pool if a part of the database is in it.
 pub(super) fn refuse_without(known: &Version) -> Result<()> {
     let paired = known.pm.map_or(0, |pm| pm.generation);
-    let has_lists = known.tables().any(|table| table.list.is_some());
+    let has_tables = known.tables().any(|table| !table.is_file());
     let has_trees = Profile::from_number(known.profile) == Some(Profile::Lab);
-    if paired > 0 && (known.log_ends_in_pool() || has_trees || has_lists) {
+    if paired > 0 && (known.log_ends_in_pool() || has_trees || has_tables) {
         let message = "a part of this database is in a persistent-memory pool: set `pm` to it; if that pool is lost, \
                        move CURRENT away and repair again, which makes the best of the logs (deleted keys may come \
                        back)";

@@ -1,0 +1,217 @@
+//! The rows of PM-Blade (docs/design/blade.md): the mechanisms of the design, each in a small
+//! database that shows it.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod rig;
+
+use firn_pm::sim::{Mode, SimRegion};
+use firndb::{BladeStats, BladeTuning, ErrorKind, Options, PmConfig, Profile, mechanisms};
+use rig::{Rig, flush, row, tables_on_disk};
+
+const POOL_BYTES: u64 = 4 << 20;
+
+/// Tables of 32 KiB in a simulated pool of `bytes`.
+fn tables(bytes: u64) -> impl FnOnce(&mut Options) {
+    move |options| {
+        options.tuning.blade = BladeTuning {
+            table_bytes: Some(32 << 10),
+            unsorted_max: 4,
+            ..BladeTuning::default()
+        };
+        options.pm = Some(PmConfig::volatile(0));
+        options.environment.memory = Some(SimRegion::new(bytes, Mode::Adr));
+    }
+}
+
+fn blade(rig: &Rig) -> BladeStats {
+    rig.stats().blade.unwrap()
+}
+
+/// Nobody holds persistent memory that no table of the state has.
+fn check_space(rig: &Rig) {
+    let found = blade(rig);
+    assert_eq!(found.used_bytes, found.table_bytes, "{found:?}");
+}
+
+#[test]
+fn blade_holds_what_a_map_holds() {
+    for kib in [256, 640, 4096] {
+        let mut rig = Rig::loaded(Profile::Blade, 6_000, tables(kib << 10));
+        rig.check();
+        rig.delete_some();
+        rig.put(2_000, 1_000_000);
+        rig.check();
+        check_space(&rig);
+        let rig = rig.reopened();
+        rig.check();
+        let rig = rig.killed();
+        rig.check();
+        rig.db.compact().unwrap();
+        rig.check();
+        check_space(&rig);
+    }
+}
+
+#[test]
+fn blade_without_persistent_memory_has_files() {
+    let mut rig = Rig::loaded(Profile::Blade, 4_000, |options| {
+        options.tuning.blade.unsorted_max = 4;
+    });
+    rig.check();
+    rig.delete_some();
+    rig.put(2_000, 1_000_000);
+    rig.check();
+    assert!(rig.stats().blade.is_none() && tables_on_disk(&rig.fs) > 0);
+    let rig = rig.killed();
+    rig.check();
+    rig.db.compact().unwrap();
+    rig.check();
+}
+
+#[test]
+fn blade_04_unsorted_tables_are_merged_in_persistent_memory() {
+    let mut rig = Rig::loaded(Profile::Blade, 4_000, tables(POOL_BYTES));
+    let found = blade(&rig);
+    assert!(found.internal_compactions > 0, "{found:?}");
+    assert!(found.sorted_tables > 1, "{found:?}");
+    assert_eq!(tables_on_disk(&rig.fs), 0, "files in the directory");
+    assert!(found.flushed_bytes > 4_000 * 120, "{found:?}");
+    rig.delete_some();
+    rig.put(2_000, 1_000_000);
+    rig.check();
+}
+
+/// What is deleted stays deleted while a file has the key.
+#[test]
+fn blade_04_a_merge_keeps_the_tombstones_of_files() {
+    let mut rig = Rig::loaded(Profile::Blade, 8_000, tables(400 << 10));
+    assert!(tables_on_disk(&rig.fs) > 0);
+    rig.delete_some();
+    let before = blade(&rig);
+    rig.put(1_000, 1_000_000);
+    let after = blade(&rig);
+    assert!(
+        after.internal_compactions > before.internal_compactions,
+        "{after:?}"
+    );
+    rig.check();
+}
+
+/// Flushed tables over the same keys, which wait for a reason to be merged.
+fn unsorted(flushes: u64, pool_bytes: u64, same_keys: bool) -> Rig {
+    let mut rig = Rig::new(Profile::Blade, |options| {
+        tables(pool_bytes)(options);
+        options.tuning.blade.unsorted_max = 64;
+    });
+    for flush_number in 0..flushes {
+        for n in 0..150 {
+            let key = if same_keys {
+                n
+            } else {
+                n * 1_000 + flush_number
+            };
+            rig.put_one(format!("key{key:07}").into_bytes());
+        }
+        flush(&rig);
+    }
+    rig
+}
+
+#[test]
+fn blade_05_searches_in_vain_merge_tables() {
+    row(&mechanisms::BLADE_WASTE, "merges for reads", || {
+        let rig = unsorted(8, POOL_BYTES, false);
+        let before = blade(&rig);
+        assert_eq!(
+            (before.unsorted_tables, before.internal_compactions),
+            (8, 0)
+        );
+        // Nothing is written, and the oldest table is asked after all others.
+        for _ in 0..20 {
+            for n in 0..150 {
+                let key = format!("key{:07}", n * 1_000);
+                assert!(rig.db.get(key.as_bytes()).unwrap().is_some());
+            }
+        }
+        rig.settle();
+        let after = blade(&rig);
+        assert_eq!(after.internal_compactions, 1, "merges for reads");
+        assert_eq!(after.unsorted_tables, 0, "{after:?}");
+        rig.check();
+    });
+}
+
+#[test]
+fn blade_06_what_repeats_is_merged_before_it_leaves() {
+    row(&mechanisms::BLADE_REPEATS, "merges for room", || {
+        let rig = unsorted(12, 512 << 10, true);
+        let found = blade(&rig);
+        assert!(found.internal_compactions > 0, "merges for room");
+        assert_eq!(found.major_compactions, 0, "{found:?}");
+        rig.check();
+        // New keys alone are not.
+        let rig = unsorted(12, 512 << 10, false);
+        assert_eq!(blade(&rig).internal_compactions, 0);
+        rig.check();
+    });
+}
+
+#[test]
+fn blade_07_tables_leave_for_the_ssd_before_the_pool_is_full() {
+    let rig = Rig::loaded(Profile::Blade, 12_000, tables(640 << 10));
+    let found = blade(&rig);
+    assert!(found.major_compactions > 0, "{found:?}");
+    assert_eq!(found.spilled, 0, "{found:?}");
+    let used = found.used_bytes as f64 / found.capacity_bytes as f64;
+    assert!(used < 0.9, "{used} of the pool");
+    rig.check();
+    check_space(&rig);
+}
+
+/// Values that gets found on the SSD.
+fn found_in_files(rig: &Rig) -> u64 {
+    let stats = rig.stats();
+    let deep = |name: &str| name.starts_with("level") && name > "level1";
+    let hits = stats.user.hits.iter().filter(|(name, _)| deep(name));
+    hits.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn blade_07_what_is_read_stays() {
+    row(&mechanisms::BLADE_HEAT, "reads of the SSD", || {
+        let mut rig = Rig::new(Profile::Blade, |options| {
+            tables(640 << 10)(options);
+            options.row_cache = false;
+            options.limits.partitions_max = 8;
+            options.limits.partition_bytes = 100 << 10;
+        });
+        let hot: Vec<Vec<u8>> = (0..300).map(|n| format!("a{n:05}").into_bytes()).collect();
+        hot.iter().for_each(|key| rig.put_one(key.clone()));
+        flush(&rig);
+        let ask = |rig: &Rig| {
+            for key in &hot {
+                assert!(rig.db.get(key).unwrap().is_some());
+            }
+        };
+        for _ in 0..40 {
+            (0..5).for_each(|_| ask(&rig));
+            rig.put(200, 1_000_000);
+        }
+        assert!(blade(&rig).major_compactions > 2, "{:?}", blade(&rig));
+        let before = found_in_files(&rig);
+        ask(&rig);
+        assert_eq!(found_in_files(&rig) - before, 0, "reads of the SSD");
+        rig.check();
+    });
+}
+
+#[test]
+fn blade_a_pool_of_less_than_two_buffers_is_refused() {
+    let opened = std::panic::catch_unwind(|| Rig::new(Profile::Blade, tables(100 << 10)));
+    let text = *opened.err().unwrap().downcast::<String>().unwrap();
+    assert!(text.contains("two write buffers"), "{text}");
+    assert!(
+        text.contains(&format!("{:?}", ErrorKind::Invalid)),
+        "{text}"
+    );
+}

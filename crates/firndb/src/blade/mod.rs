@@ -1,0 +1,10 @@
+//! Sorted tables in persistent memory, profile `blade` (PM-Blade, ICDE 2023). The format and the
+//! readers of a table are in `firn-table`; the policy is `compaction/picker/costs.rs`.
+
+mod stats;
+mod store;
+
+pub use stats::BladeStats;
+#[cfg(test)]
+pub(crate) use store::Costs;
+pub(crate) use store::{Merge, SortedFacts, SortedStore};

@@ -1,0 +1,225 @@
+//! The part of the pool that sorted tables may take.
+//!
+//! Space is promised before a job writes, so it does not run out halfway. What a failed job wrote
+//! is freed at once, and what a crash left is free at the next open, because nothing names it.
+
+use super::stats::SortedCounters;
+use crate::options::tuning::{BladeModels, BladeTuning};
+use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use firn_base::{Error, ErrorKind, FileId, Result};
+use firn_pm::{Headroom, Owner, Pool};
+use firn_table::pm_table::{PmTableOptions, PmTableWriter};
+use std::sync::Arc;
+
+/// Bytes of a table for each entry, beside its key and value.
+const ENTRY_BYTES: u64 = 32;
+/// Bytes of a table beside its entries: its header, its segments and its sketch.
+const TABLE_BYTES: u64 = 12 << 10;
+
+/// The sorted tables' part of the pool.
+pub(crate) struct SortedStore {
+    pool: Arc<Pool>,
+    tuning: BladeTuning,
+    table_bytes: u64,
+    capacity_bytes: u64,
+    filter_bits: u32,
+    pub(crate) counters: SortedCounters,
+    /// True while tables leave, until there is some room again.
+    is_evicting: AtomicBool,
+    costs: Mutex<Costs>,
+    last_major_ns: AtomicU64,
+}
+
+/// Measured costs, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Costs {
+    /// Of a byte that an internal compaction reads.
+    pub(crate) internal_byte: f64,
+    /// Of a byte that a major compaction reads.
+    pub(crate) major_byte: f64,
+    /// The time between two major compactions.
+    pub(crate) between_majors: f64,
+}
+
+/// Guesses, until something was measured: memory at 1 GB/s, and an SSD at 100 MB/s.
+const GUESSED: Costs = Costs {
+    internal_byte: 1.0,
+    major_byte: 10.0,
+    between_majors: 1e9,
+};
+/// The least that a byte costs: no memory is faster than 20 GB/s.
+const BYTE_NS_MIN: f64 = 0.05;
+/// The weight of a new measurement.
+const NEW_SHARE: f64 = 0.25;
+/// The used share of what is used when eviction begins at which it ends.
+const EVICT_UNTIL: f64 = 0.9;
+
+/// The facts about the sorted tables' part of the pool that a picker needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SortedFacts {
+    pub(crate) tuning: BladeTuning,
+    pub(crate) capacity_bytes: u64,
+    /// Bytes of tables.
+    pub(crate) used_bytes: u64,
+    pub(crate) now_ns: u64,
+    /// True while tables leave.
+    pub(crate) is_evicting: bool,
+    pub(crate) costs: Costs,
+}
+
+/// A merge of tables that was installed, by where its output is (PM-Blade, IV).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merge {
+    /// In persistent memory.
+    Internal,
+    /// On the SSD.
+    Major,
+}
+
+impl SortedFacts {
+    /// The used share of the capacity.
+    pub(crate) fn used_share(&self) -> f64 {
+        self.used_bytes as f64 / self.capacity_bytes.max(1) as f64
+    }
+
+    /// True if `bytes` more leave the used share at `share` or less.
+    pub(crate) fn has_room(&self, bytes: u64, share: f64) -> bool {
+        (self.used_bytes + bytes) as f64 <= self.capacity_bytes as f64 * share
+    }
+}
+
+impl SortedStore {
+    /// The part of `pool` that tables may take beside `other_bytes` of other owners.
+    ///
+    /// # Errors
+    /// `Invalid` if it has no room for two write buffers of `buffer_bytes`.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        tuning: &BladeTuning,
+        filter_bits: u32,
+        other_bytes: u64,
+        buffer_bytes: u64,
+    ) -> Result<SortedStore> {
+        let room = pool.size_bytes().saturating_sub(other_bytes);
+        let capacity_bytes = tuning.capacity_bytes.map_or(room, |most| most.min(room));
+        let least = 2 * (buffer_bytes + TABLE_BYTES);
+        if buffer_bytes > 0 && capacity_bytes < least {
+            return Err(Error::invalid(format!(
+                "{capacity_bytes} bytes of persistent memory for tables are less than two write buffers ({least}); \
+                 raise pm.size, or lower write_buffer_bytes"
+            )));
+        }
+        Ok(SortedStore {
+            table_bytes: tuning.table_bytes_in(pool.size_bytes()),
+            pool,
+            tuning: tuning.clone(),
+            capacity_bytes,
+            filter_bits,
+            counters: SortedCounters::default(),
+            is_evicting: AtomicBool::new(false),
+            costs: Mutex::new(GUESSED),
+            last_major_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// The facts for a picker at `now_ns`.
+    pub(crate) fn facts(&self, now_ns: u64) -> SortedFacts {
+        let mut facts = SortedFacts {
+            tuning: self.tuning.clone(),
+            capacity_bytes: self.capacity_bytes,
+            used_bytes: self.pool.usage().live(Owner::Table),
+            now_ns,
+            is_evicting: false,
+            costs: *self.costs.lock(),
+        };
+        let (used, due) = (facts.used_share(), self.tuning.evict_share);
+        let was_evicting = self.is_evicting.load(Ordering::Relaxed);
+        let until = match self.tuning.models {
+            BladeModels::Off => 0.0,
+            BladeModels::Paper | BladeModels::Costs => due * EVICT_UNTIL,
+        };
+        facts.is_evicting = used >= due || (was_evicting && used > until);
+        self.is_evicting.store(facts.is_evicting, Ordering::Relaxed);
+        facts
+    }
+
+    /// Promises room for `entries` whose keys and values have `bytes`, in tables that end at `cuts`
+    /// borders and where they are full. `None` if there is no room, so that they must be files.
+    ///
+    /// # Errors
+    /// The error of the pool.
+    pub(crate) fn promise(&self, entries: u64, bytes: u64, cuts: u64) -> Result<Option<Headroom>> {
+        let bytes = bytes + entries * ENTRY_BYTES;
+        let tables = 2 + cuts + bytes / self.table_bytes;
+        let wanted = bytes + tables * TABLE_BYTES;
+        let promised = match self.facts(0).has_room(wanted, 1.0) {
+            true => self.pool.reserve(wanted),
+            false => Err(Error::new(
+                ErrorKind::NoSpace,
+                format!("{wanted} bytes of tables do not fit"),
+            )),
+        };
+        match promised {
+            Ok(headroom) => Ok(Some(headroom)),
+            Err(error) if self.spills(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if tables that find no room, as `error` says, become files. It is counted.
+    pub(crate) fn spills(&self, error: &Error) -> bool {
+        let spills = error.kind() == ErrorKind::NoSpace;
+        self.counters.spilled.add(u64::from(spills));
+        spills
+    }
+
+    /// Counts a merge of `bytes_in` to `bytes_out`, which was installed at the first of `times` and
+    /// took the second.
+    pub(crate) fn merged(
+        &self,
+        merge: Merge,
+        bytes_in: u64,
+        bytes_out: u64,
+        (now_ns, elapsed_ns): (u64, u64),
+    ) {
+        let counters = &self.counters;
+        let mut costs = self.costs.lock();
+        let blend = |cost: &mut f64, new: f64| *cost += (new - *cost) * NEW_SHARE;
+        let per_byte = (elapsed_ns as f64 / bytes_in.max(1) as f64).max(BYTE_NS_MIN);
+        let (count, sum) = match merge {
+            Merge::Internal => {
+                blend(&mut costs.internal_byte, per_byte);
+                (&counters.internal, &counters.internal_bytes)
+            }
+            Merge::Major => {
+                blend(&mut costs.major_byte, per_byte);
+                let last = self.last_major_ns.swap(now_ns, Ordering::Relaxed);
+                if last > 0 {
+                    let between = now_ns.saturating_sub(last);
+                    blend(&mut costs.between_majors, between as f64);
+                }
+                (&counters.major, &counters.major_bytes)
+            }
+        };
+        count.add(1);
+        sum.add(bytes_out);
+    }
+
+    /// A writer of the table `id`, which allocates from `headroom`.
+    pub(crate) fn writer(&self, id: FileId, headroom: Arc<Mutex<Headroom>>) -> PmTableWriter {
+        let options = PmTableOptions {
+            id,
+            group_entries: self.tuning.group_entries as usize,
+            arrangement: self.tuning.arrangement,
+            filter_bits: self.filter_bits,
+            table_bytes: self.table_bytes,
+        };
+        PmTableWriter::new(self.pool.clone(), options, Some(headroom))
+    }
+}
+
+impl std::fmt::Debug for SortedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SortedStore({:?})", self.facts(0))
+    }
+}

@@ -1,0 +1,127 @@
+//! The part of persistent memory that tables may take, by the kind of its tables. A profile has one
+//! kind.
+
+use crate::blade::{Merge, SortedFacts, SortedStore};
+use crate::compaction::plan::{Medium, Plan, Reason};
+use crate::read::state::Part;
+use crate::tlsm::{Done, ListFacts, ListStore};
+use crate::write::write_stall::Fullness;
+use firn_base::Error;
+use std::sync::Arc;
+
+/// The tables' part of the pool.
+#[derive(Debug, Clone)]
+pub(crate) enum PmStore {
+    Lists(Arc<ListStore>),
+    Sorted(Arc<SortedStore>),
+}
+
+/// The facts about it that a picker needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PmFacts {
+    Lists(ListFacts),
+    Sorted(SortedFacts),
+}
+
+impl PmStore {
+    /// The lists' part, if it has lists.
+    pub(crate) fn lists(&self) -> Option<&Arc<ListStore>> {
+        match self {
+            PmStore::Lists(store) => Some(store),
+            PmStore::Sorted(_) => None,
+        }
+    }
+
+    /// The sorted tables' part, if it has sorted tables.
+    pub(crate) fn sorted(&self) -> Option<&Arc<SortedStore>> {
+        match self {
+            PmStore::Lists(_) => None,
+            PmStore::Sorted(store) => Some(store),
+        }
+    }
+
+    /// True if the policy weighs the reads of partitions.
+    pub(crate) fn weighs_reads(&self) -> bool {
+        self.sorted().is_some()
+    }
+
+    /// The facts for a picker at `now_ns`. `is_full` says that puts are refused.
+    pub(crate) fn facts(&self, is_full: bool, now_ns: u64) -> PmFacts {
+        match self {
+            PmStore::Lists(store) => PmFacts::Lists(ListFacts {
+                is_full,
+                ..store.facts()
+            }),
+            PmStore::Sorted(store) => PmFacts::Sorted(store.facts(now_ns)),
+        }
+    }
+
+    /// True if a job that failed with `error` makes files instead, which is counted.
+    pub(crate) fn spills(&self, error: &Error) -> bool {
+        match self {
+            PmStore::Lists(store) => store.spills(error),
+            PmStore::Sorted(store) => store.spills(error),
+        }
+    }
+
+    /// True if tables have to leave.
+    pub(crate) fn is_short(&self) -> bool {
+        match self {
+            PmStore::Lists(store) => {
+                let facts = store.facts();
+                facts.used_share() >= facts.tuning.evict_share
+            }
+            PmStore::Sorted(store) => store.facts(0).is_evicting,
+        }
+    }
+
+    /// The writes that must be refused.
+    pub(crate) fn fullness(&self, buffers_bytes: u64, buffer_bytes: u64) -> Fullness {
+        match self {
+            PmStore::Lists(store) => store.fullness(buffers_bytes, buffer_bytes),
+            // What finds no room becomes files.
+            PmStore::Sorted(_) => Fullness::Room,
+        }
+    }
+
+    /// Counts a job of `part` that was installed at `now_ns`, took `elapsed_ns`, and whose output
+    /// has `bytes`.
+    pub(crate) fn installed(
+        &self,
+        plan: &Plan,
+        part: Option<&Part>,
+        bytes: u64,
+        times: (u64, u64),
+    ) {
+        match self {
+            PmStore::Lists(store) => store.done(done(plan)),
+            PmStore::Sorted(store) => {
+                let from_memory = plan.tables.iter().any(|(_, run)| !run.meta.is_file());
+                let merge = match (plan.reason, plan.medium) {
+                    (Reason::Flush, Medium::Pm) => {
+                        return store.counters.flushed_bytes.add(bytes);
+                    }
+                    (_, Medium::Pm) => Merge::Internal,
+                    (_, Medium::Ssd) if from_memory => Merge::Major,
+                    (_, Medium::Ssd) => return,
+                };
+                store.merged(merge, plan.input_bytes(), bytes, times);
+                if let Some(heat) = part.and_then(|part| part.heat.as_ref()) {
+                    heat.merged();
+                }
+            }
+        }
+    }
+}
+
+/// The job as lists count it.
+fn done(plan: &Plan) -> Done {
+    match plan.reason {
+        Reason::Evict => Done::Eviction {
+            in_place: plan.source_level() == Some(plan.level),
+        },
+        Reason::Promote => Done::Promotion,
+        _ if plan.relocate.is_some() => Done::Relocation,
+        _ => Done::Other,
+    }
+}
