@@ -26,6 +26,8 @@ const GROUP_BYTES_MAX: usize = 32 << 10;
 /// The most segments, and the most bytes of them.
 const SEGMENTS_MAX: usize = 64;
 const SEGMENT_BYTES_MAX: usize = 4 << 10;
+/// The most bytes of a segment beside its key.
+const SEGMENT_HEAD_MAX: usize = 8;
 /// The share of neighbouring slots that may be equal before slots become larger.
 const EQUAL_SHARE_MAX: f64 = 0.01;
 
@@ -62,6 +64,8 @@ pub struct PmTableWriter {
     firsts: Firsts,
     hashes: Vec<u64>,
     last_key: Vec<u8>,
+    /// Bytes of the longest key.
+    keys_max: usize,
     totals: PmTotals,
 }
 
@@ -118,6 +122,7 @@ impl PmTableWriter {
             firsts: Firsts::default(),
             hashes: Vec::new(),
             last_key: Vec::new(),
+            keys_max: 0,
             totals: PmTotals::default(),
         }
     }
@@ -164,6 +169,8 @@ impl PmTableWriter {
     /// Bytes of the table with another entry, at most.
     fn bytes_with(&self, key: usize, value: usize) -> usize {
         let groups = self.firsts.len() + 2;
+        let segments = SEGMENT_BYTES_MAX.min(groups * (SEGMENT_HEAD_MAX + self.keys_max.max(key)));
+        let hashes = Sketch::hashes_max().min(self.hashes.len() + 1);
         let group =
             GROUP_BYTES + self.heads_bytes + self.values.len() + entry_bytes_max(key, value);
         let filter = (self.hashes.len() + 1) * self.options.filter_bits as usize / 8;
@@ -173,10 +180,10 @@ impl PmTableWriter {
             + group
             + 3 * GROUP_ALIGN
             + groups * (SLOT_BYTES_MAX + OFFSET_BYTES)
-            + SEGMENT_BYTES_MAX
+            + segments
             + ends
             + filter
-            + Sketch::hashes_max() * size_of::<u64>()
+            + hashes * size_of::<u64>()
     }
 
     /// Appends an entry. REQUIRES: it sorts after the entry before it.
@@ -205,6 +212,7 @@ impl PmTableWriter {
         totals.seqno_max = totals.seqno_max.max(tag.seqno());
         totals.data_bytes += bytes as u64;
         totals.entry_bytes_max = totals.entry_bytes_max.max(bytes as u32);
+        self.keys_max = self.keys_max.max(key.len());
         if is_new_key {
             self.group_keys += 1;
             self.hashes.push(hash(key));
@@ -387,7 +395,7 @@ impl PmTableWriter {
         borders.sort_unstable();
         let mut bytes = 0;
         let within = |&&(_, group): &&(usize, usize)| {
-            bytes += 8 + self.firsts.get(group).len();
+            bytes += SEGMENT_HEAD_MAX + self.firsts.get(group).len();
             bytes <= SEGMENT_BYTES_MAX
         };
         let most = borders.iter().take(SEGMENTS_MAX).take_while(within).count();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Bytes of a table for each entry, beside its key and value.
 const ENTRY_BYTES: u64 = 32;
 /// Bytes of a table beside its entries: its header, its segments and its sketch.
-const TABLE_BYTES: u64 = 12 << 10;
+const TABLE_BYTES: u64 = 8 << 10;
 
 /// The sorted tables' part of the pool.
 pub(crate) struct SortedStore {
@@ -59,6 +59,8 @@ const EVICT_UNTIL: f64 = 0.9;
 pub(crate) struct SortedFacts {
     pub(crate) tuning: BladeTuning,
     pub(crate) capacity_bytes: u64,
+    /// Bytes of a table.
+    pub(crate) table_bytes: u64,
     /// Bytes of tables.
     pub(crate) used_bytes: u64,
     pub(crate) now_ns: u64,
@@ -80,6 +82,18 @@ impl SortedFacts {
     /// The used share of the capacity.
     pub(crate) fn used_share(&self) -> f64 {
         self.used_bytes as f64 / self.capacity_bytes.max(1) as f64
+    }
+
+    /// Bytes that `entries` whose keys and values have `bytes` take, in tables that end at `cuts`
+    /// borders and where they are full.
+    pub(crate) fn room_for(&self, entries: u64, bytes: u64, cuts: u64) -> u64 {
+        let bytes = bytes + entries * ENTRY_BYTES;
+        let full_bytes = self
+            .table_bytes
+            .saturating_sub(TABLE_BYTES)
+            .max(TABLE_BYTES);
+        let tables = 1 + cuts + bytes.div_ceil(full_bytes);
+        bytes + tables * TABLE_BYTES
     }
 
     /// True if `bytes` more leave the used share at `share` or less.
@@ -127,6 +141,7 @@ impl SortedStore {
         let mut facts = SortedFacts {
             tuning: self.tuning.clone(),
             capacity_bytes: self.capacity_bytes,
+            table_bytes: self.table_bytes,
             used_bytes: self.pool.usage().live(Owner::Table),
             now_ns,
             is_evicting: false,
@@ -143,16 +158,21 @@ impl SortedStore {
         facts
     }
 
+    /// Bytes for the entries of a memtable of `bytes`, which takes about as much for each as a
+    /// table.
+    pub(crate) fn of_memtable(bytes: u64) -> u64 {
+        bytes + bytes / 8
+    }
+
     /// Promises room for `entries` whose keys and values have `bytes`, in tables that end at `cuts`
     /// borders and where they are full. `None` if there is no room, so that they must be files.
     ///
     /// # Errors
     /// The error of the pool.
     pub(crate) fn promise(&self, entries: u64, bytes: u64, cuts: u64) -> Result<Option<Headroom>> {
-        let bytes = bytes + entries * ENTRY_BYTES;
-        let tables = 2 + cuts + bytes / self.table_bytes;
-        let wanted = bytes + tables * TABLE_BYTES;
-        let promised = match self.facts(0).has_room(wanted, 1.0) {
+        let facts = self.facts(0);
+        let wanted = facts.room_for(entries, bytes, cuts);
+        let promised = match facts.has_room(wanted, 1.0) {
             true => self.pool.reserve(wanted),
             false => Err(Error::new(
                 ErrorKind::NoSpace,

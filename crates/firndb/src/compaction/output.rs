@@ -91,15 +91,12 @@ impl PmTarget {
             Some(PmStore::Lists(store)) => ListTarget::of(plan, around, context, store)?
                 .map(|target| PmTarget::Lists(Box::new(target))),
             Some(PmStore::Sorted(store)) => {
-                let of_buffer = plan
-                    .buffer
-                    .as_ref()
-                    .map(|buffer| buffer.used_bytes() as u64);
                 let tables = plan.tables.iter().map(|(_, run)| &run.meta);
                 let entries = tables.clone().map(|meta| meta.entries).sum();
-                let bytes =
-                    of_buffer.unwrap_or(0) + tables.map(|meta| meta.live_bytes()).sum::<u64>();
-                SortedTarget::of(store, entries, bytes, around.cuts.len() as u64)?
+                let bytes: u64 = tables.map(|meta| meta.data_bytes).sum();
+                let of_buffer = plan.buffer.as_ref().map(|buffer| buffer.used_bytes());
+                let of_buffer = of_buffer.map_or(0, |bytes| SortedStore::of_memtable(bytes as u64));
+                SortedTarget::of(store, entries, bytes + of_buffer, around.cuts.len() as u64)?
             }
         })
     }
@@ -120,7 +117,9 @@ impl PmTarget {
                 let target = ListTarget::recovered(store, log_id, 1 + cuts, bytes)?;
                 Ok(target.map(|target| PmTarget::Lists(Box::new(target))))
             }
-            PmStore::Sorted(store) => SortedTarget::of(store, 0, bytes, cuts),
+            PmStore::Sorted(store) => {
+                SortedTarget::of(store, 0, SortedStore::of_memtable(bytes), cuts)
+            }
         }
     }
 
@@ -183,8 +182,7 @@ impl SortedTarget {
         bytes: u64,
         cuts: u64,
     ) -> Result<Option<PmTarget>> {
-        // A memtable takes about as much for each entry as a table.
-        let headroom = store.promise(entries, bytes + bytes / 8, cuts)?;
+        let headroom = store.promise(entries, bytes, cuts)?;
         Ok(headroom.map(|headroom| {
             PmTarget::Sorted(SortedTarget {
                 store: store.clone(),

@@ -12,7 +12,7 @@
 
 use super::leveled::{self, plan_for, ramp};
 use super::{Facts, Sizes, pick_flush};
-use crate::blade::SortedFacts;
+use crate::blade::{SortedFacts, SortedStore};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::rate_limiter::{Debt, Pressure};
 use crate::event::StallReason;
@@ -125,6 +125,8 @@ fn depth(part: &Part) -> usize {
 /// The upper tables of a partition, and the files that their merge to the SSD would take along.
 struct Upper {
     bytes: u64,
+    /// Bytes of keys and values.
+    data_bytes: u64,
     /// The part of them that is in persistent memory.
     memory_bytes: u64,
     entries: u64,
@@ -136,6 +138,7 @@ impl Upper {
     fn of(part: &Part) -> Upper {
         let mut upper = Upper {
             bytes: 0,
+            data_bytes: 0,
             memory_bytes: 0,
             entries: 0,
             below_bytes: part
@@ -145,6 +148,7 @@ impl Upper {
         };
         for (_, run) in part.tables().filter(|(level, _)| *level <= DEEPEST) {
             upper.bytes += run.meta.bytes();
+            upper.data_bytes += run.meta.data_bytes;
             if !run.meta.is_file() {
                 upper.memory_bytes += run.meta.bytes();
             }
@@ -154,10 +158,12 @@ impl Upper {
     }
 }
 
-/// Moves the upper tables of one partition to the SSD, while persistent memory is nearly full: of
-/// the partition that costs least for each byte that it frees.
+/// Moves the upper tables of one partition to the SSD, while persistent memory is nearly full, or
+/// has no room for a flush: of the partition that costs least for each byte that it frees.
 fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
-    if !tables.is_evicting {
+    let flush_bytes = SortedStore::of_memtable(facts.buffer_bytes);
+    let room = tables.room_for(0, flush_bytes, state.parts.len() as u64);
+    if !tables.is_evicting && tables.has_room(room, 1.0) {
         return None;
     }
     let count = state.parts.len() as f64;
@@ -190,14 +196,16 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
 
 /// Merges the upper tables of a partition within persistent memory, if that pays.
 fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
-    let share = tables.capacity_bytes / 2 / state.parts.len() as u64;
+    // A merge needs as much room again.
+    let share = tables.capacity_bytes / 2 / state.parts.len().max(2) as u64;
     let is_due = |part: &Part| {
         let depth = depth(part);
         if depth < 2 {
             return false;
         }
         let upper = Upper::of(part);
-        if !tables.has_room(upper.bytes + upper.bytes / 4, 1.0) {
+        let room = tables.room_for(upper.entries, upper.data_bytes, 1);
+        if !tables.has_room(room, 1.0) {
             return false;
         }
         let pays = match tables.tuning.models {

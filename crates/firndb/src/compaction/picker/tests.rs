@@ -229,6 +229,7 @@ impl Case {
                 ..BladeTuning::default()
             },
             capacity_bytes: kib << 10,
+            table_bytes: 8 << 20,
             used_bytes: tables.map(|(_, run)| run.meta.bytes()).sum(),
             now_ns: 0,
             is_evicting: fact("evicting").is_some(),
