@@ -11,8 +11,8 @@ use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::act_as;
 use firndb::{
-    Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions,
-    proof,
+    BladeStats, Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch,
+    WriteOptions, proof,
 };
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -431,8 +431,14 @@ impl Session {
         self.come_to_rest()?;
         let orphans = orphans(self.db(), &self.machine.fs, Self::dir())?;
         assert!(orphans.is_empty(), "I5: {orphans:?}");
-        let buried = self.db().stats().tlsm.map_or(0, |tlsm| tlsm.buried_bytes);
-        assert!(buried == 0, "I5: {buried} bytes of lists that nothing has");
+        let stats = self.db().stats();
+        let of_lists = stats.tlsm.map_or(0, |tlsm| tlsm.buried_bytes);
+        let unused = |blade: &BladeStats| blade.used_bytes - blade.table_bytes;
+        let buried = of_lists + stats.blade.as_ref().map_or(0, unused);
+        assert!(
+            buried == 0,
+            "I5: {buried} bytes of persistent memory that no table has"
+        );
         Ok(())
     }
 
@@ -540,7 +546,9 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
         .filter(|name| name.ends_with(".log"))
         .count();
     let lists: usize = stats.tlsm.iter().flat_map(|tlsm| &tlsm.lists).sum();
-    let tables = stats.levels.iter().map(|level| level.tables).sum::<usize>() - lists;
+    let sorted = stats.blade.as_ref();
+    let sorted = sorted.map_or(0, |blade| blade.unsorted_tables + blade.sorted_tables);
+    let tables = stats.levels.iter().map(|level| level.tables).sum::<usize>() - lists - sorted;
     let mut wrong = Vec::new();
     if count(".sst") != tables {
         wrong.push(format!("{} table files for {tables} tables", count(".sst")));

@@ -29,6 +29,10 @@ pub struct Tally {
     pub resumed: u64,
     /// Lists that left persistent memory, if the suite counts them.
     pub evicted_lists: u64,
+    /// Merges within persistent memory in profile `blade`, if the suite counts them.
+    pub internal: u64,
+    /// Merges out of persistent memory, if the suite counts them.
+    pub major: u64,
     /// Partitions that were divided, if the suite counts them.
     pub divided: u64,
     /// Pairs of partitions that were joined, if the suite counts them.
@@ -50,6 +54,8 @@ impl Tally {
         self.linked += other.linked;
         self.resumed += other.resumed;
         self.evicted_lists += other.evicted_lists;
+        self.internal += other.internal;
+        self.major += other.major;
         self.divided += other.divided;
         self.joined += other.joined;
         self.partitions_most = self.partitions_most.max(other.partitions_most);
@@ -72,6 +78,10 @@ impl Tally {
             self.linked += tlsm.linked;
             self.resumed += tlsm.resumed;
             self.evicted_lists += tlsm.evictions;
+        }
+        if let Some(blade) = &stats.blade {
+            self.internal += blade.internal_compactions;
+            self.major += blade.major_compactions;
         }
         if let Some(lab) = &stats.lab {
             self.past_trees += lab.buffers_past;
@@ -119,6 +129,13 @@ impl fmt::Display for Tally {
                 f,
                 ", {} entries linked, {} lists out of persistent memory, {} compactions gone on",
                 self.linked, self.evicted_lists, self.resumed
+            )?;
+        }
+        if self.internal + self.major > 0 {
+            write!(
+                f,
+                ", {} merges within persistent memory, {} out of it",
+                self.internal, self.major
             )?;
         }
         if self.divided > 0 {
