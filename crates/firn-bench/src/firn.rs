@@ -463,7 +463,7 @@ impl Store for FirnStore {
                     .sum(),
             ),
             level0_seconds: stats.levels.first().map(|level| level.compaction_seconds),
-            log_bytes: stats.lab.as_ref().map(|lab| lab.log_file_bytes),
+            log_bytes: stats.design.lab.as_ref().map(|lab| lab.log_file_bytes),
             index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
             space_bytes: directory_bytes(&self.directory),
             opening: None,

@@ -20,7 +20,7 @@ const POOL_BYTES: u64 = 40 << 10;
 const TREES_BYTES: u64 = 64 << 10;
 /// Bytes for lists in profile `tlsm`, beside two write buffers.
 const LISTS_BYTES: u64 = 128 << 10;
-/// What sorted tables have in addition.
+/// Bytes for sorted tables in profile `blade`, beside four write buffers.
 const SORTED_BYTES: u64 = 160 << 10;
 
 /// Files and memory.

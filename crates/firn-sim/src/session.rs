@@ -432,9 +432,9 @@ impl Session {
         let orphans = orphans(self.db(), &self.machine.fs, Self::dir())?;
         assert!(orphans.is_empty(), "I5: {orphans:?}");
         let stats = self.db().stats();
-        let of_lists = stats.tlsm.map_or(0, |tlsm| tlsm.buried_bytes);
+        let of_lists = stats.design.tlsm.map_or(0, |tlsm| tlsm.buried_bytes);
         let unused = |blade: &BladeStats| blade.used_bytes - blade.table_bytes;
-        let buried = of_lists + stats.blade.as_ref().map_or(0, unused);
+        let buried = of_lists + stats.design.blade.as_ref().map_or(0, unused);
         assert!(
             buried == 0,
             "I5: {buried} bytes of persistent memory that no table has"
@@ -545,8 +545,8 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
         .iter()
         .filter(|name| name.ends_with(".log"))
         .count();
-    let lists: usize = stats.tlsm.iter().flat_map(|tlsm| &tlsm.lists).sum();
-    let sorted = stats.blade.as_ref();
+    let lists: usize = stats.design.tlsm.iter().flat_map(|tlsm| &tlsm.lists).sum();
+    let sorted = stats.design.blade.as_ref();
     let sorted = sorted.map_or(0, |blade| blade.unsorted_tables + blade.sorted_tables);
     let tables = stats.levels.iter().map(|level| level.tables).sum::<usize>() - lists - sorted;
     let mut wrong = Vec::new();

@@ -74,16 +74,16 @@ impl Tally {
         self.divided += stats.background.divided_partitions;
         self.joined += stats.background.joined_partitions;
         self.partitions_most = self.partitions_most.max(stats.partitions.len());
-        if let Some(tlsm) = &stats.tlsm {
+        if let Some(tlsm) = &stats.design.tlsm {
             self.linked += tlsm.linked;
             self.resumed += tlsm.resumed;
             self.evicted_lists += tlsm.evictions;
         }
-        if let Some(blade) = &stats.blade {
+        if let Some(blade) = &stats.design.blade {
             self.internal += blade.internal_compactions;
             self.major += blade.major_compactions;
         }
-        if let Some(lab) = &stats.lab {
+        if let Some(lab) = &stats.design.lab {
             self.past_trees += lab.buffers_past;
             self.chunks += lab.chunks;
             self.edges += lab.chunk_edges;

@@ -24,7 +24,7 @@ fn tables(bytes: u64) -> impl FnOnce(&mut Options) {
 }
 
 fn blade(rig: &Rig) -> BladeStats {
-    rig.stats().blade.unwrap()
+    rig.stats().design.blade.unwrap()
 }
 
 /// Nobody holds persistent memory that no table of the state has.
@@ -61,7 +61,7 @@ fn blade_without_persistent_memory_has_files() {
     rig.delete_some();
     rig.put(2_000, 1_000_000);
     rig.check();
-    assert!(rig.stats().blade.is_none() && tables_on_disk(&rig.fs) > 0);
+    assert!(rig.stats().design.blade.is_none() && tables_on_disk(&rig.fs) > 0);
     let rig = rig.killed();
     rig.check();
     rig.db.compact().unwrap();
@@ -81,7 +81,7 @@ fn blade_04_unsorted_tables_are_merged_in_persistent_memory() {
     rig.check();
 }
 
-/// What is deleted stays deleted while a file has the key.
+/// A deleted key stays deleted while a file has it.
 #[test]
 fn blade_04_a_merge_keeps_the_tombstones_of_files() {
     let mut rig = Rig::loaded(Profile::Blade, 8_000, tables(400 << 10));

@@ -1039,7 +1039,7 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
         // Twice, because entries that wait in memory are still in their log.
         for _ in 0..2 {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
-            let (found, level0) = (db.stats().lab.unwrap(), db.stats().levels[0].tables);
+            let (found, level0) = (db.stats().design.lab.unwrap(), db.stats().levels[0].tables);
             assert!(
                 found.mutable_entries + found.immutable_entries < 200,
                 "{found:?}: all of it found room"

@@ -35,7 +35,7 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
         let log = cause("log").written_bytes;
         // 120 bytes per value, and about 70 per frame and key.
         assert!(log < 3_300 * 110, "{log} bytes of log");
-        let found = stats.lab.clone().unwrap().hot.unwrap();
+        let found = stats.design.lab.clone().unwrap().hot.unwrap();
         assert!(
             found.written > 2_800 && found.written_bytes > 100 * found.written,
             "{found:?}"
@@ -57,7 +57,7 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
                 .reads,
             reads
         );
-        assert_eq!(hits(&rig)[5], 20, "{:?}", after.lab);
+        assert_eq!(hits(&rig)[5], 20, "{:?}", after.design.lab);
         rig.check();
     });
 }

@@ -59,7 +59,7 @@ firn_base::sites! {
     TLSM_RESUME = "tlsm.resume";
     /// Searches in vain are weighed against a merge in persistent memory (blade_05).
     BLADE_WASTE = "blade.waste";
-    /// What a merge in persistent memory drops is weighed against its cost (blade_06).
+    /// Entries that a merge in persistent memory drops are weighed against its cost (blade_06).
     BLADE_REPEATS = "blade.repeats";
     /// Reads keep a partition in persistent memory (blade_07).
     BLADE_HEAT = "blade.heat";

@@ -130,7 +130,7 @@ fn options_that_cannot_be() {
         ErrorKind::NotFound
     );
     assert_eq!(
-        kind("blade".parse::<firndb::Profile>(), "classic"),
+        kind("pmdb".parse::<firndb::Profile>(), "classic"),
         ErrorKind::Invalid
     );
     assert_eq!(

@@ -42,7 +42,7 @@ fn two_lists() -> Case {
     (0..50).for_each(|number| put(number * 20, 2));
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    let lists = db.stats().tlsm.unwrap().lists;
+    let lists = db.stats().design.tlsm.unwrap().lists;
     assert!(lists[0] == 1 && lists[1] >= 1, "{lists:?}");
     db.close().unwrap();
     case

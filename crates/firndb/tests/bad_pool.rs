@@ -49,7 +49,7 @@ fn leaves() -> Case {
         }
         db.flush().unwrap();
     }
-    let tier = db.stats().lab.unwrap();
+    let tier = db.stats().design.lab.unwrap();
     assert!(
         tier.mutable_entries == 400 && db.stats().logs > 3,
         "{tier:?}"

@@ -186,7 +186,7 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
     });
     check(&forward(&mut db.cursor().unwrap()));
     db.verify().unwrap();
-    db.stats().lab.unwrap()
+    db.stats().design.lab.unwrap()
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn stays_within_the_limit() {
         (0..records).step_by(3).for_each(|i| get(db, i, &value));
         put(db, 0..records / 2, &value);
         let stats = db.stats();
-        let lists = stats.tlsm.as_ref().unwrap();
+        let lists = stats.design.tlsm.as_ref().unwrap();
         assert!(lists.linked > records && lists.spilled == 0, "{lists:?}");
         (0..records).step_by(3).for_each(|i| get(db, i, &value));
     });

@@ -144,7 +144,7 @@ fn prometheus_has_the_lists() {
     db.compact().unwrap();
     (0..200).for_each(|i| assert!(db.get(key(i)).unwrap().is_some()));
     let stats = db.stats();
-    let tlsm = stats.tlsm.as_ref().unwrap();
+    let tlsm = stats.design.tlsm.as_ref().unwrap();
     // A group of nodes is four or five lines, and the entry two or three.
     let lines = tlsm.searches.lines as f64 / tlsm.searches.count as f64;
     assert!(

@@ -48,7 +48,7 @@ fn bytes_now(db: &Db, dir: &Path) -> u64 {
         .map(|path| path.metadata().map_or(0, |file| file.len()))
         .sum();
     // Entries in lists. Their units are as large as these tables, so most of each is empty.
-    files + db.stats().tlsm.map_or(0, |lists| lists.live_bytes)
+    files + db.stats().design.tlsm.map_or(0, |lists| lists.live_bytes)
 }
 
 /// Checks that `give_back` frees the space that snapshots held, in the deepest level too.
@@ -179,7 +179,7 @@ fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
     let snapshot = db.snapshot();
     put(2);
     db.flush().unwrap();
-    let versions = || db.stats().lab.unwrap().retained_versions;
+    let versions = || db.stats().design.lab.unwrap().retained_versions;
     assert_eq!(versions(), 50);
     drop(snapshot);
     let waited = std::time::Instant::now();

@@ -37,6 +37,7 @@ impl Summary {
         // Trees without durable memory are rebuilt from the logs, so their entries are the logs'
         // entries.
         let in_trees = stats
+            .design
             .lab
             .as_ref()
             .map_or(0, |lab| lab.mutable_entries + lab.immutable_entries);
@@ -66,8 +67,16 @@ impl Summary {
             text,
             "entries  about {entries}, superseded ones and deletions among them"
         )?;
-        let in_lists = stats.tlsm.as_ref().map_or(0, |lists| lists.table_bytes);
-        let sorted = stats.blade.as_ref().map_or(0, |tables| tables.table_bytes);
+        let in_lists = stats
+            .design
+            .tlsm
+            .as_ref()
+            .map_or(0, |lists| lists.table_bytes);
+        let sorted = stats
+            .design
+            .blade
+            .as_ref()
+            .map_or(0, |tables| tables.table_bytes);
         let (disk, tables, logs) = (
             ByteSize(self.disk_bytes),
             ByteSize(stats.table_bytes - in_lists - sorted),
@@ -81,7 +90,7 @@ impl Summary {
             text,
             "memory   {used} in this process; the limit is {limit}"
         )?;
-        if let Some(lists) = &stats.tlsm {
+        if let Some(lists) = &stats.design.tlsm {
             let used = ByteSize(lists.node_bytes + lists.chunk_bytes);
             let (of, garbage) = (
                 ByteSize(lists.capacity_bytes),
@@ -92,7 +101,7 @@ impl Summary {
                 "in PM    {used} of {of} for tables; {garbage} of it is garbage"
             )?;
         }
-        if let Some(tables) = &stats.blade {
+        if let Some(tables) = &stats.design.blade {
             let (used, of) = (ByteSize(tables.used_bytes), ByteSize(tables.capacity_bytes));
             writeln!(
                 text,
@@ -124,7 +133,7 @@ impl Summary {
 
 fn headings(stats: &Stats) -> Vec<&'static str> {
     let mut headings = vec!["level", "tables", "size", "entries", "dead"];
-    if stats.tlsm.is_some() {
+    if stats.design.tlsm.is_some() {
         headings.insert(2, "in PM");
     }
     headings
@@ -138,7 +147,7 @@ fn level_row(level: &firndb::LevelStats, stats: &Stats) -> Vec<String> {
         grouped(level.entries),
         ByteSize(level.dead_bytes).to_string(),
     ];
-    if let Some(lists) = &stats.tlsm {
+    if let Some(lists) = &stats.design.tlsm {
         let count = lists.lists.get(level.level).copied().unwrap_or_default();
         row.insert(2, grouped(count as u64));
     }
@@ -196,7 +205,7 @@ fn advice(summary: &Summary, stats: &Stats) -> String {
             .to_owned();
     }
     // In profile `lab`, the values of level 0 are in logs.
-    let is_in_logs = stats.lab.is_none() && summary.log_bytes > stats.table_bytes;
+    let is_in_logs = stats.design.lab.is_none() && summary.log_bytes > stats.table_bytes;
     if is_in_logs && summary.log_bytes > LOG_BYTES_WORTH_A_MERGE {
         return "Run `firn compact`: most of the data is in logs, which each open reads again."
             .to_owned();

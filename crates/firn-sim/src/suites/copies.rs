@@ -186,7 +186,7 @@ struct Expected {
 
 impl Expected {
     fn of(session: &Session) -> Expected {
-        let hot = session.db().stats().lab.and_then(|lab| lab.hot);
+        let hot = session.db().stats().design.lab.and_then(|lab| lab.hot);
         Expected {
             now: session.history.now().clone(),
             table: None,

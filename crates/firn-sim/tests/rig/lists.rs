@@ -22,7 +22,7 @@ pub(crate) fn lists(bytes: u64, tiering: Tiering) -> impl FnOnce(&mut Options) {
 pub(crate) const POOL_BYTES: u64 = 4 << 20;
 
 pub(crate) fn tlsm(rig: &Rig) -> TlsmStats {
-    rig.stats().tlsm.unwrap()
+    rig.stats().design.tlsm.unwrap()
 }
 
 pub(crate) fn count(lists: &[usize]) -> usize {

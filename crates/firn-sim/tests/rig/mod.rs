@@ -320,7 +320,7 @@ pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
 }
 
 pub(crate) fn lab_stats(rig: &Rig) -> LabStats {
-    rig.stats().lab.unwrap()
+    rig.stats().design.lab.unwrap()
 }
 
 pub(crate) fn flush(rig: &Rig) {
@@ -341,6 +341,7 @@ pub(crate) fn hits(rig: &Rig) -> Vec<u64> {
         named.map(|(_, hits)| hits).sum()
     };
     let trees = stats
+        .design
         .lab
         .iter()
         .flat_map(|lab| &lab.hits)

@@ -59,13 +59,13 @@ impl Stats {
         self.traffic(&mut text);
         self.levels(&mut text);
         self.running(&mut text);
-        if let Some(lab) = &self.lab {
+        if let Some(lab) = &self.design.lab {
             lab.write_to(&mut text);
         }
-        if let Some(tlsm) = &self.tlsm {
+        if let Some(tlsm) = &self.design.tlsm {
             tlsm.write_to(&mut text);
         }
-        if let Some(blade) = &self.blade {
+        if let Some(blade) = &self.design.blade {
             blade.write_to(&mut text);
         }
         text.0

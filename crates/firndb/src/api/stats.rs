@@ -215,6 +215,17 @@ pub struct RecoveryStats {
     pub replayed_entries: u64,
 }
 
+/// The parts that a profile's design adds, each in that profile only.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DesignStats {
+    /// Level 0 in persistent memory, in profile `lab`.
+    pub lab: Option<LabStats>,
+    /// Tables in persistent memory, in profile `tlsm`.
+    pub tlsm: Option<TlsmStats>,
+    /// Tables in persistent memory, in profile `blade`.
+    pub blade: Option<BladeStats>,
+}
+
 /// Counters since the database was opened, and sizes now.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
@@ -240,12 +251,9 @@ pub struct Stats {
     pub table_bytes: u64,
     /// The number of logs that hold entries or values which are in no table yet.
     pub logs: usize,
-    /// Level 0 in persistent memory, in profile `lab`.
-    pub lab: Option<LabStats>,
-    /// Tables in persistent memory, in profile `tlsm`.
-    pub tlsm: Option<TlsmStats>,
-    /// Tables in persistent memory, in profile `blade`.
-    pub blade: Option<BladeStats>,
+    /// The parts that the profile's design adds.
+    #[serde(flatten)]
+    pub design: DesignStats,
     /// The levels, from level 0 on, over all partitions.
     pub levels: Vec<LevelStats>,
     /// The partitions, in key order.
@@ -322,17 +330,7 @@ impl Engine {
             ssd_written_bytes,
             table_bytes: state.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
-            lab: state.upper().and_then(Upper::lab_stats),
-            tlsm: self
-                .compaction
-                .lists()
-                .map(|lists| lists.stats(&state, &self.tables.context().pm_gets)),
-            blade: self
-                .compaction
-                .pm
-                .as_ref()
-                .and_then(PmStore::sorted)
-                .map(|sorted| sorted.stats(&state, &self.tables.context().pm_gets)),
+            design: self.design_stats(&state),
             levels: self.level_stats(&state),
             partitions: partition_stats(&state),
             background: self.background_stats(),
@@ -366,6 +364,18 @@ impl Engine {
                     .collect(),
                 replayed_entries: self.recovery.replayed_entries,
             },
+        }
+    }
+
+    fn design_stats(&self, state: &ReadState) -> DesignStats {
+        let gets = &self.tables.context().pm_gets;
+        let store = self.compaction.pm.as_ref();
+        let lists = store.and_then(PmStore::lists);
+        let sorted = store.and_then(PmStore::sorted);
+        DesignStats {
+            lab: state.upper().and_then(Upper::lab_stats),
+            tlsm: lists.map(|lists| lists.stats(state, gets)),
+            blade: sorted.map(|sorted| sorted.stats(state, gets)),
         }
     }
 

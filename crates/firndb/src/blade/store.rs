@@ -33,9 +33,9 @@ pub(crate) struct SortedStore {
 /// Measured costs, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Costs {
-    /// Of a byte that an internal compaction reads.
+    /// The cost of a byte that an internal compaction reads.
     pub(crate) internal_byte: f64,
-    /// Of a byte that a major compaction reads.
+    /// The cost of a byte that a major compaction reads.
     pub(crate) major_byte: f64,
     /// The time between two major compactions.
     pub(crate) between_majors: f64,

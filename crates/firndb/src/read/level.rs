@@ -48,7 +48,7 @@ impl LevelRuns {
         Change::new(&LevelRuns::default(), &tables).with_runs(sorted, runs)
     }
 
-    /// The runs of an unsorted level, in as few sorted levels as hold them: a flush may have written
+    /// The runs of an unsorted level, in as few sorted levels as hold them. A flush may have made
     /// several tables, and a cursor needs one of them at a time.
     pub(crate) fn sorted_groups(&self) -> &[Arc<LevelRuns>] {
         &self.sorted_groups

@@ -134,7 +134,7 @@ fn a_buffer_without_a_log_is_flushed() {
     let db = open(dir.path(), 64 << 10);
     db.put(key(0), [0; 100]).unwrap();
     db.flush().unwrap();
-    assert!(db.stats().lab.unwrap().mutable_entries > 0);
+    assert!(db.stats().design.lab.unwrap().mutable_entries > 0);
     db.put(key(1), [1; 100]).unwrap();
     let switch = || db.engine.switch_buffer(&mut db.engine.commit.lock(), 0);
     switch();
@@ -340,7 +340,7 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
         ..Environment::default()
     };
     let db = open_in(Path::new("/db"), 512 << 10, environment);
-    let by_log = || db.stats().lab.unwrap().chunks_by_log;
+    let by_log = || db.stats().design.lab.unwrap().chunks_by_log;
     let entries = |id: FileId| {
         let uses = db.engine.logs.values.as_ref().unwrap().uses();
         uses.iter()
@@ -497,7 +497,7 @@ fn a_chunk_leaves_out_what_was_written_again() {
                 "{i}, as it was"
             );
         }
-        let lab = db.stats().lab.unwrap();
+        let lab = db.stats().design.lab.unwrap();
         let after = open(&fs.power_cut(chunks));
         for i in 0..3000 {
             let found = after.get(key(i)).unwrap().map(|found| found.to_vec());
@@ -586,10 +586,10 @@ fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
             evict_chunk(&db, 24_000).expect("the trees change places");
             (1000..2000).for_each(|i| db.put(key(i), [2; 100]).unwrap());
             db.flush().unwrap();
-            while db.stats().lab.unwrap().immutable_entries > 0 {
+            while db.stats().design.lab.unwrap().immutable_entries > 0 {
                 evict_chunk(&db, 24_000).expect("there is more");
             }
-            assert_eq!(db.stats().lab.unwrap().chunk_entries_replaced, 1000);
+            assert_eq!(db.stats().design.lab.unwrap().chunk_entries_replaced, 1000);
         }
         db.engine.share_tables()
     };
@@ -637,7 +637,7 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         freeze_active_buffer(&db);
         evict_chunk(&db, 1 << 20)
             .expect("the trees change places, and the buffer is flushed beside that");
-        let (lab, buffers) = (db.stats().lab.unwrap(), db.stats().memory.buffers);
+        let (lab, buffers) = (db.stats().design.lab.unwrap(), db.stats().memory.buffers);
         assert_eq!(
             (lab.mutable_entries, lab.retained_versions, buffers),
             (100, 0, 1),
@@ -649,7 +649,14 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
             while evict_chunk(&db, 1 << 20).is_some() {}
         }
         engine.remove_obsolete(true);
-        let values = || db.stats().lab.unwrap().hot.map_or(0, |hot| hot.values);
+        let values = || {
+            db.stats()
+                .design
+                .lab
+                .unwrap()
+                .hot
+                .map_or(0, |hot| hot.values)
+        };
         let (is_held, held) = (fs.len(&log).is_ok(), values());
         before.verify(|_, _| ()).unwrap();
         assert!(
@@ -720,7 +727,7 @@ fn what_was_evicted_in_another_session_is_not_taken_along() {
         "it waits for an eviction"
     );
     evict_chunk(&db, 2000).expect("an eviction");
-    let left = db.stats().lab.unwrap().immutable_entries;
+    let left = db.stats().design.lab.unwrap().immutable_entries;
     assert!(left > 0, "a part of the tree was evicted");
     db.flush().unwrap();
     (0..100).for_each(|i| assert_eq!(db.get(long(i)).unwrap().unwrap(), b"second", "{i}"));

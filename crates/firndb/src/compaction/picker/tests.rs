@@ -15,7 +15,7 @@
 //! A table is `[name:]first-last[/KiB][,list][,pm][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10
 //! KiB and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru`
 //! gives lists that much persistent memory, of which those of the state take their size and
-//! `other=KiB` more. `facts: sorted=KiB` does the same for sorted tables, which are those with `pm`;
+//! `other=KiB` more. `facts: sorted=KiB` does the same for sorted tables, those with `pm`;
 //! `hits=KEY/n` and `wasted=KEY/n` are reads of the partition that holds the key. To change the
 //! answers of all cases, run the tests with `FIRN_REWRITE=1` and read the difference.
 
