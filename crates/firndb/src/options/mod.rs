@@ -188,7 +188,7 @@ pub struct Options {
     /// recommended. More memory means fewer reads and larger write buffers.
     pub memory_limit_bytes: u64,
     /// The size of one write buffer, in bytes; up to three exist. Default: an eighth of
-    /// `memory_limit_bytes`, at most 64 MiB.
+    /// `memory_limit_bytes`, at most 64 MiB; in profile `blade` at most an eighth of the pool, too.
     pub write_buffer_bytes: Option<u64>,
     /// The size of the block cache, in bytes. Default: half of the memory that the write buffers
     /// leave.
@@ -292,6 +292,16 @@ impl Options {
             .lab
             .tree_bytes
             .unwrap_or(self.memory_limit_bytes / 8)
+    }
+
+    /// Bytes of a write buffer unless the options set it, if there is memory of `limit` bytes. Where
+    /// flushed tables wait in persistent memory, it has room for some.
+    pub(crate) fn usual_buffer_bytes(&self, limit: u64) -> u64 {
+        let pool = self.pm.as_ref().filter(|_| self.sorted().is_some());
+        let pool_bytes = pool.map(|pm| pm.size_bytes).filter(|bytes| *bytes > 0);
+        let least = 8 * self.limits.block_bytes as u64;
+        let of_pool = pool_bytes.map_or(u64::MAX, |bytes| (bytes / 8).max(least));
+        (limit / 8).min(of_pool)
     }
 
     /// True if compactions may append to tables, where that is cheaper.
