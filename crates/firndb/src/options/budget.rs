@@ -128,9 +128,11 @@ impl Budget {
             ))
         })?;
         let buffers = options.limits.write_buffers as u64;
-        let write_buffer = options
-            .write_buffer_bytes
-            .unwrap_or(options.usual_buffer_bytes(limit).min(WRITE_BUFFER_BYTES_MAX));
+        let write_buffer = options.write_buffer_bytes.unwrap_or(
+            options
+                .usual_buffer_bytes(limit)
+                .min(WRITE_BUFFER_BYTES_MAX),
+        );
         let block = options.limits.block_bytes as u64;
         if options.write_buffer_bytes.is_none() && write_buffer < 8 * block {
             return Err(Error::invalid(format!(

@@ -294,8 +294,8 @@ impl Options {
             .unwrap_or(self.memory_limit_bytes / 8)
     }
 
-    /// Bytes of a write buffer unless the options set it, with memory of `limit` bytes. Where flushed
-    /// tables wait in persistent memory, it has room for some.
+    /// Bytes of a write buffer unless the options set it, with memory of `limit` bytes. Where
+    /// flushed tables wait in persistent memory, it has room for some.
     pub(crate) fn usual_buffer_bytes(&self, limit: u64) -> u64 {
         let pool = self.pm.as_ref().filter(|_| self.sorted().is_some());
         let pool_bytes = pool.map(|pm| pm.size_bytes).filter(|bytes| *bytes > 0);
