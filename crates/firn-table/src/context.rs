@@ -34,6 +34,15 @@ pub struct OpenBytes {
     bytes: u64,
 }
 
+impl PmGets {
+    /// Counts a search that read `lines`.
+    #[inline]
+    pub fn searched(&self, lines: u64) {
+        self.searches.add(1);
+        self.lines.add(lines);
+    }
+}
+
 impl TableContext {
     /// A context for tables that keep their blocks in `cache` and count their reads in `counters`.
     pub fn new(cache: Arc<BlockCache>, counters: Arc<IoCounters>) -> Self {

@@ -29,22 +29,9 @@ fn options(pool: &Path) -> Options {
 
 /// A database whose entries are in two lists: the older one of level 1 has several segments.
 fn two_lists() -> Case {
-    let mut case = Case::empty(options);
-    let db = case.open().unwrap();
-    let mut put = |number: u32, round: u8| {
-        let (key, value) = (format!("key{number:05}"), vec![round; 20]);
-        db.put(&key, &value).unwrap();
-        case.model.insert(key.into_bytes(), value);
-    };
-    (0..KEYS).for_each(|number| put(number, 1));
-    db.flush().unwrap();
-    db.compact().unwrap();
-    (0..50).for_each(|number| put(number * 20, 2));
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
-    let lists = db.stats().design.tlsm.unwrap().lists;
+    let (case, stats) = Case::in_two_tables(options, KEYS);
+    let lists = stats.design.tlsm.unwrap().lists;
     assert!(lists[0] == 1 && lists[1] >= 1, "{lists:?}");
-    db.close().unwrap();
     case
 }
 

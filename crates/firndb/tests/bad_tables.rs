@@ -25,25 +25,10 @@ fn options(pool: &Path) -> Options {
 
 /// A database whose entries are in two tables: a merged one, and a flushed one above it.
 fn two_tables() -> Case {
-    let mut case = Case::empty(options);
-    let db = case.open().unwrap();
-    let mut put = |number: u32, round: u8| {
-        let (key, value) = (format!("key{number:05}"), vec![round; 20]);
-        db.put(&key, &value).unwrap();
-        case.model.insert(key.into_bytes(), value);
-    };
-    (0..KEYS).for_each(|number| put(number, 1));
-    db.flush().unwrap();
-    db.compact().unwrap();
-    (0..50).for_each(|number| put(number * 20, 2));
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
-    let tables = db.stats().design.blade.unwrap();
-    assert!(
-        tables.unsorted_tables >= 1 && tables.table_bytes > 0,
-        "{tables:?}"
-    );
-    db.close().unwrap();
+    let (case, stats) = Case::in_two_tables(options, KEYS);
+    let tables = stats.design.blade.unwrap();
+    let count = (tables.unsorted_tables, tables.sorted_tables);
+    assert_eq!(count, (1, 1), "{tables:?}");
     case
 }
 

@@ -22,7 +22,7 @@ fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
         hot_writes: 2,
         ..LabTuning::default()
     };
-    if profile == Profile::Tlsm {
+    if matches!(profile, Profile::Tlsm | Profile::Blade) {
         // A reader copies entries up to an eighth of this.
         options.memory_limit_bytes = 32 << 20;
     }

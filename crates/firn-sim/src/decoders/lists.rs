@@ -2,22 +2,20 @@
 //!
 //! An input is the first data of a pool: the chunk of a list's entries, then its only segment.
 
+use super::in_pool::{self, UUID, walk};
 use super::patch::put_u32;
 use super::{Target, check_refusal};
 use firn_base::checksum::crc32c_salted;
 use firn_base::coding::{get_u32, get_u64};
 use firn_base::key::Kind;
 use firn_base::{FileId, Result, SeqNo, Tag};
-use firn_pm::sim::{Mode, SimRegion};
-use firn_pm::{DATA_START, GRANULE_BYTES, Pool};
+use firn_pm::{DATA_START, GRANULE_BYTES};
 use firn_table::pm_skiplist::{
     Chunks, FoundList, List, ListIter, ListJob, ListOptions, ListWriter, Persist, claim,
     find_lists, salvage, verify,
 };
-use firn_table::sst::{Got, Query};
 use std::sync::Arc;
 
-const UUID: [u8; 16] = [12; 16];
 const POOL_BYTES: u64 = 32 << 10;
 const UNIT: usize = GRANULE_BYTES as usize;
 const HEAD: usize = 64;
@@ -32,26 +30,8 @@ pub(super) const LISTS: Target = Target {
     mend,
 };
 
-fn empty() -> Result<(SimRegion, Arc<Pool>)> {
-    let sim = SimRegion::new(POOL_BYTES, Mode::Adr);
-    let pool = Arc::new(Pool::open_simulated(&sim, UUID)?);
-    pool.finish_recovery()?;
-    Ok((sim, pool))
-}
-
-/// A pool with the data that an input represents.
-fn pool_of(bytes: &[u8]) -> Result<Arc<Pool>> {
-    let (sim, pool) = empty()?;
-    pool.close()?;
-    let mut image = sim.durable();
-    let (at, len) = (DATA_START as usize, bytes.len().min(2 * UNIT));
-    image[at..at + len].copy_from_slice(&bytes[..len]);
-    let sim = SimRegion::from_image(image, Mode::Adr);
-    Pool::open_simulated(&sim, UUID).map(Arc::new)
-}
-
 fn run(bytes: &[u8]) {
-    let pool = pool_of(bytes).expect("a pool without a fault");
+    let pool = in_pool::pool_of(bytes, POOL_BYTES, 2 * UNIT).expect("a pool without a fault");
     let lists = find_lists(&pool).expect("the pool can be read");
     let mut chunks = Chunks::default();
     for (id, place) in lists {
@@ -76,30 +56,12 @@ fn read(list: &Arc<List>) {
         Err(error) => check_refusal(&error, "a list that is verified"),
         Ok(report) => {
             assert_eq!((lost.expect("no fault"), salvaged), (0, report.entries));
-            assert_eq!(walk(list, false), walk(list, true));
+            let walk = |backward| {
+                walk(&mut ListIter::new(list.clone()), |query| list.get(query), backward)
+            };
+            assert_eq!(walk(false), walk(true));
         }
     }
-}
-
-/// The keys, after checking that a get finds each version.
-fn walk(list: &Arc<List>, backward: bool) -> Vec<(Vec<u8>, Tag)> {
-    let mut iter = ListIter::new(list.clone());
-    let mut keys = Vec::new();
-    let begun = if backward { iter.last() } else { iter.first() };
-    begun.expect("what was verified can be read");
-    while iter.valid() {
-        let query = Query::new(iter.key(), iter.tag().seqno());
-        let found = list.get(&query).expect("what was verified can be read");
-        let is_it = matches!(found, Got::Found { tag, .. } if tag.seqno() == iter.tag().seqno());
-        assert!(is_it, "a key that is there is not found");
-        keys.push((iter.key().to_vec(), iter.tag()));
-        let moved = if backward { iter.prev() } else { iter.next() };
-        moved.expect("what was verified can be read");
-    }
-    if backward {
-        keys.reverse();
-    }
-    keys
 }
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -112,7 +74,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 /// A list of `count` entries, some of which are deletes or versions of one key.
 fn seed(count: u32) -> Result<Vec<u8>> {
-    let (sim, pool) = empty()?;
+    let (sim, pool) = in_pool::empty(POOL_BYTES)?;
     let options = ListOptions {
         id: FileId(3),
         unit_bytes: UNIT as u64,

@@ -12,6 +12,7 @@
 )]
 
 mod directory;
+mod in_pool;
 mod lists;
 mod log;
 mod manifest;

@@ -2,22 +2,20 @@
 //!
 //! An input is the first data of a pool: the bytes of a table's extent.
 
+use super::in_pool::{self, walk};
 use super::patch::put_u32;
 use super::{Target, check_refusal};
 use firn_base::checksum::crc32c_salted;
 use firn_base::coding::{get_u32, get_u64};
 use firn_base::key::Kind;
 use firn_base::{FileId, Result, SeqNo, Tag};
-use firn_pm::sim::{Mode, SimRegion};
-use firn_pm::{DATA_START, GRANULE_BYTES, Pool};
+use firn_pm::{DATA_START, GRANULE_BYTES};
 use firn_table::pm_table::{
     Arrangement, PmTable, PmTableIter, PmTableOptions, PmTableWriter, claim, find_tables, salvage,
     verify,
 };
-use firn_table::sst::{Got, Query};
 use std::sync::Arc;
 
-const UUID: [u8; 16] = [12; 16];
 const POOL_BYTES: u64 = 64 << 10;
 const BYTES_MAX: usize = 4 * GRANULE_BYTES as usize;
 const HEADER: usize = 128;
@@ -32,26 +30,8 @@ pub(super) const SORTED: Target = Target {
     mend,
 };
 
-fn empty() -> Result<(SimRegion, Arc<Pool>)> {
-    let sim = SimRegion::new(POOL_BYTES, Mode::Adr);
-    let pool = Arc::new(Pool::open_simulated(&sim, UUID)?);
-    pool.finish_recovery()?;
-    Ok((sim, pool))
-}
-
-/// A pool with the data that an input represents.
-fn pool_of(bytes: &[u8]) -> Result<Arc<Pool>> {
-    let (sim, pool) = empty()?;
-    pool.close()?;
-    let mut image = sim.durable();
-    let (at, len) = (DATA_START as usize, bytes.len().min(BYTES_MAX));
-    image[at..at + len].copy_from_slice(&bytes[..len]);
-    let sim = SimRegion::from_image(image, Mode::Adr);
-    Pool::open_simulated(&sim, UUID).map(Arc::new)
-}
-
 fn run(bytes: &[u8]) {
-    let pool = pool_of(bytes).expect("a pool without a fault");
+    let pool = in_pool::pool_of(bytes, POOL_BYTES, BYTES_MAX).expect("a pool without a fault");
     for (id, extent) in find_tables(&pool).expect("the pool can be read") {
         let opened = claim(&pool, id, extent).and_then(|(space, _)| PmTable::open(Arc::new(space)));
         match opened {
@@ -72,30 +52,13 @@ fn read(table: &Arc<PmTable>) {
         Err(error) => check_refusal(&error, "a table that is verified"),
         Ok(report) => {
             assert_eq!((lost.expect("no fault"), salvaged), (0, report.entries));
-            assert_eq!(walk(table, false), walk(table, true));
+            let walk = |backward| {
+                let mut iter = PmTableIter::new(table.clone());
+                walk(&mut iter, |query| table.get(query), backward)
+            };
+            assert_eq!(walk(false), walk(true));
         }
     }
-}
-
-/// The keys, after checking that a get finds each version.
-fn walk(table: &Arc<PmTable>, backward: bool) -> Vec<(Vec<u8>, Tag)> {
-    let mut iter = PmTableIter::new(table.clone());
-    let mut keys = Vec::new();
-    let begun = if backward { iter.last() } else { iter.first() };
-    begun.expect("what was verified can be read");
-    while iter.valid() {
-        let query = Query::new(iter.key(), iter.tag().seqno());
-        let found = table.get(&query).expect("what was verified can be read");
-        let is_it = matches!(found, Got::Found { tag, .. } if tag.seqno() == iter.tag().seqno());
-        assert!(is_it, "a key that is there is not found");
-        keys.push((iter.key().to_vec(), iter.tag()));
-        let moved = if backward { iter.prev() } else { iter.next() };
-        moved.expect("what was verified can be read");
-    }
-    if backward {
-        keys.reverse();
-    }
-    keys
 }
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -112,7 +75,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 /// A table of `count` entries, some of which are deletes or versions of one key.
 fn seed(count: u32, arrangement: Arrangement) -> Result<Vec<u8>> {
-    let (sim, pool) = empty()?;
+    let (sim, pool) = in_pool::empty(POOL_BYTES)?;
     let options = PmTableOptions {
         id: FileId(3),
         group_entries: 4,

@@ -171,8 +171,7 @@ impl List {
         let mut probe = Probe::default();
         let got = self.search(query, &mut probe);
         if let Some((gets, _)) = &self.counted {
-            gets.searches.add(1);
-            gets.lines.add(probe.lines);
+            gets.searched(probe.lines);
         }
         got
     }

@@ -184,8 +184,7 @@ impl PmTable {
         let mut probe = Probe::default();
         let got = self.search(query, &mut probe);
         if let Some((gets, _)) = &self.counted {
-            gets.searches.add(1);
-            gets.lines.add(probe.lines);
+            gets.searched(probe.lines);
         }
         got.map_err(|error| self.space.told(error))
     }

@@ -14,6 +14,8 @@ pub struct PmTableSpace {
     pub(super) extent: Extent,
     /// The extent's handle; `None` if another process may free and reuse it at any time.
     frozen: Option<Frozen>,
+    /// A copy, in the latter case, if there is memory for it.
+    copy: Option<Box<[u8]>>,
 }
 
 impl PmTableSpace {
@@ -23,6 +25,7 @@ impl PmTableSpace {
             id,
             extent: frozen.extent(),
             frozen: Some(frozen),
+            copy: None,
         }
     }
 
@@ -34,7 +37,27 @@ impl PmTableSpace {
             id,
             extent,
             frozen: None,
+            copy: None,
         }
+    }
+
+    /// The same with a copy of its bytes, which another process cannot change. They may have been
+    /// changed before: the table is to be verified.
+    ///
+    /// # Errors
+    /// The error of reading the pool.
+    pub fn copied(self) -> Result<PmTableSpace> {
+        let mut bytes = vec![0; self.extent.len as usize];
+        self.read(0, &mut bytes)?;
+        Ok(PmTableSpace {
+            copy: Some(bytes.into()),
+            ..self
+        })
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<PmTableSpace>() + self.copy.as_ref().map_or(0, |copy| copy.len())
     }
 
     /// The table's id.
@@ -70,6 +93,11 @@ impl PmTableSpace {
     #[inline]
     pub(super) fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
         let end = at as u64 + out.len() as u64;
+        if let Some(copy) = &self.copy {
+            let bytes = copy.get(at..at + out.len());
+            out.copy_from_slice(bytes.ok_or_else(|| self.damaged(at, "the table's bytes"))?);
+            return Ok(());
+        }
         match self.extent.at(at as u64).filter(|_| end <= self.extent.len) {
             Some(place) => self.pool.read(place, out),
             None => Err(self.damaged(at, "the table's bytes")),

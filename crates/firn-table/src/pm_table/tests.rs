@@ -453,6 +453,8 @@ fn a_reader_beside_the_writer_notices_that_the_space_was_reused() {
     let space = PmTableSpace::foreign(reader.clone(), FileId(1), extent);
     let foreign = Arc::new(PmTable::open(Arc::new(space)).unwrap());
     check(&foreign, &models[0]);
+    let held = PmTableSpace::foreign(reader.clone(), FileId(1), extent);
+    let held = Arc::new(PmTable::open(Arc::new(held.copied().unwrap())).unwrap());
     let space = Arc::into_inner(table).unwrap().into_space();
     Arc::into_inner(space).unwrap().release().unwrap();
     let reused = world.write(2, &models[1]);
@@ -462,6 +464,7 @@ fn a_reader_beside_the_writer_notices_that_the_space_was_reused() {
         let got = foreign.get(&Query::new(key, SeqNo::MAX)).map(found);
         assert_eq!(got.map_err(kind).err(), Some(ErrorKind::Changed));
     }
+    check(&held, &models[0]);
     let space = PmTableSpace::foreign(reader, FileId(1), extent);
     let opened = PmTable::open(Arc::new(space)).map_err(kind);
     assert_eq!(opened.err(), Some(ErrorKind::Changed));

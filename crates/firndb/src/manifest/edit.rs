@@ -91,34 +91,21 @@ impl TableMeta {
         }
     }
 
-    /// A list in persistent memory, whose keys are those from `smallest` to `largest`. Its entries
-    /// are its data.
+    /// A list in persistent memory, whose keys are those from the first to the second of `keys`. Its
+    /// entries are its data.
     pub(crate) fn of_list(
         space: &ListSpace,
         totals: &ListTotals,
-        (smallest, largest): (Vec<u8>, Vec<u8>),
+        keys: (Vec<u8>, Vec<u8>),
     ) -> TableMeta {
         TableMeta {
-            id: space.id(),
-            extent: Extent {
-                valid_len: totals.entry_bytes + space.node_bytes(),
-                footer_offset: 0,
-            },
             place: space.place().map_or(Place::File, Place::List),
             data_bytes: totals.entry_bytes,
             entries: totals.entries,
             deletes: totals.deletes,
             seqno_min: totals.seqno_min,
             seqno_max: totals.seqno_max,
-            smallest,
-            largest,
-            shared: false,
-            dead_bytes: 0,
-            small_blocks: 0,
-            block_bytes_max: 0,
-            filter_left: 0,
-            appends: 0,
-            superseded_bytes: 0,
+            ..TableMeta::in_memory(space.id(), totals.entry_bytes + space.node_bytes(), keys)
         }
     }
 
@@ -128,28 +115,42 @@ impl TableMeta {
         totals: &PmTotals,
         keys: (Vec<u8>, Vec<u8>),
     ) -> TableMeta {
-        let (smallest, largest) = keys;
         TableMeta {
-            id: space.id(),
-            extent: Extent {
-                valid_len: space.extent().len,
-                footer_offset: 0,
-            },
             place: Place::Sorted(space.extent()),
             data_bytes: totals.data_bytes,
             entries: totals.entries,
             deletes: totals.deletes,
             seqno_min: totals.seqno_min,
             seqno_max: totals.seqno_max,
+            block_bytes_max: u64::from(totals.entry_bytes_max),
+            superseded_bytes: totals.superseded_bytes,
+            ..TableMeta::in_memory(space.id(), space.extent().len, keys)
+        }
+    }
+
+    /// A table of `bytes` that has none of what only files have, and no entries yet.
+    fn in_memory(id: FileId, bytes: u64, (smallest, largest): (Vec<u8>, Vec<u8>)) -> TableMeta {
+        TableMeta {
+            id,
+            extent: Extent {
+                valid_len: bytes,
+                footer_offset: 0,
+            },
+            place: Place::File,
+            data_bytes: 0,
+            entries: 0,
+            deletes: 0,
+            seqno_min: SeqNo(0),
+            seqno_max: SeqNo(0),
             smallest,
             largest,
             shared: false,
             dead_bytes: 0,
             small_blocks: 0,
-            block_bytes_max: u64::from(totals.entry_bytes_max),
+            block_bytes_max: 0,
             filter_left: 0,
             appends: 0,
-            superseded_bytes: totals.superseded_bytes,
+            superseded_bytes: 0,
         }
     }
 
@@ -203,26 +204,10 @@ impl TableMeta {
     /// its sequence numbers are its id.
     pub(crate) fn of_test(id: u64, smallest: &str, largest: &str, kib: u64) -> TableMeta {
         TableMeta {
-            id: FileId(id),
-            extent: firn_table::sst::Extent {
-                valid_len: kib << 10,
-                footer_offset: 0,
-            },
-            place: Place::File,
-            data_bytes: 0,
             entries: 10,
-            deletes: 0,
             seqno_min: SeqNo(id),
             seqno_max: SeqNo(id),
-            smallest: smallest.into(),
-            largest: largest.into(),
-            shared: false,
-            dead_bytes: 0,
-            small_blocks: 0,
-            block_bytes_max: 0,
-            filter_left: 0,
-            appends: 0,
-            superseded_bytes: 0,
+            ..TableMeta::in_memory(FileId(id), kib << 10, (smallest.into(), largest.into()))
         }
     }
 }

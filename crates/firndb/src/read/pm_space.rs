@@ -31,7 +31,7 @@ impl PmSpace {
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             PmSpace::List(space, _) => space.memory_bytes(),
-            PmSpace::Sorted(_) => size_of::<PmTableSpace>(),
+            PmSpace::Sorted(space) => space.memory_bytes(),
         }
     }
 

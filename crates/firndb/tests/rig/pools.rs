@@ -1,7 +1,7 @@
 //! A database whose pool a test moves away, exchanges or damages.
 
 use super::Model;
-use firndb::{Db, ErrorKind, Options, RepairReport, repair};
+use firndb::{Db, ErrorKind, Options, RepairReport, Stats, repair};
 use std::path::{Path, PathBuf};
 
 /// A database with a pool beside it, and its expected contents.
@@ -20,6 +20,27 @@ impl Case {
             model: Model::new(),
             options,
         }
+    }
+
+    /// A database with `options` and `keys` keys, some of which are written again: in a table of a
+    /// lower level, and in one of level 0. With its statistics.
+    pub(crate) fn in_two_tables(options: fn(&Path) -> Options, keys: u32) -> (Case, Stats) {
+        let mut case = Case::empty(options);
+        let db = case.open().unwrap();
+        let mut put = |number: u32, round: u8| {
+            let (key, value) = (format!("key{number:05}"), vec![round; 20]);
+            db.put(&key, &value).unwrap();
+            case.model.insert(key.into_bytes(), value);
+        };
+        (0..keys).for_each(|number| put(number, 1));
+        db.flush().unwrap();
+        db.compact().unwrap();
+        (0..50).for_each(|number| put(number * 20, 2));
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let stats = db.stats();
+        db.close().unwrap();
+        (case, stats)
     }
 
     /// A copy of database and pool, because each open writes to both.

@@ -11,7 +11,7 @@ use crate::tlsm::{CutJobs, ListStore};
 use firn_base::{Error, ErrorKind, Result};
 use firn_pm::{DurableAt, Extent, Pool};
 use firn_table::pm_skiplist::{self, Chunks, FoundList, List, ListPlace, ListSpace, ListTotals};
-use firn_table::pm_table::{self, PmTableSpace};
+use firn_table::pm_table::{self, PmTable, PmTableSpace};
 use std::sync::Arc;
 
 /// Bytes of a pool beside its extents: the header and the roots.
@@ -31,7 +31,7 @@ impl Recovery {
         let mut chunks = Chunks::default();
         if !named.is_empty() {
             let pool = self.pool_of_tables()?;
-            let mut lists = Vec::new();
+            let (mut lists, mut sorted) = (Vec::new(), Vec::new());
             for table in named {
                 match table.place {
                     Place::File => {}
@@ -39,13 +39,16 @@ impl Recovery {
                         lists.push(claim_list(&pool, &table, place, &mut chunks)?);
                     }
                     Place::Sorted(extent) => {
-                        let space = self.claim_sorted(&pool, &table, extent)?;
-                        self.tables.add_placed(PmSpace::Sorted(Arc::new(space)));
+                        sorted.push(self.claim_sorted(&pool, &table, extent)?);
                     }
                 }
             }
             if self.read_only {
                 lists = self.hold(&pool, lists, &chunks)?;
+                sorted = self.copied(sorted)?;
+            }
+            for space in sorted {
+                self.tables.add_placed(PmSpace::Sorted(Arc::new(space)));
             }
             for (space, totals) in lists {
                 self.tables
@@ -102,8 +105,24 @@ impl Recovery {
         found.into_iter().map(whole).collect()
     }
 
-    /// Claims a sorted table that the manifest names. A writing process may reuse the space of one
-    /// that a read-only open reads, which then notices.
+    /// Copies sorted tables whose space a writing process may free and reuse, if they are few. If it
+    /// did meanwhile, the open begins again. Readers of larger ones notice.
+    fn copied(&self, found: Vec<PmTableSpace>) -> Result<Vec<PmTableSpace>> {
+        let bytes: u64 = found.iter().map(|space| space.extent().len).sum();
+        if bytes > self.options.memory_limit_bytes / HELD_SHARE {
+            return Ok(found);
+        }
+        let whole = |space: PmTableSpace| {
+            let table = Arc::new(PmTable::open(Arc::new(space.copied()?))?);
+            pm_table::verify(&table)?;
+            let space = Arc::into_inner(table).map(PmTable::into_space);
+            let is_ours = || Error::invalid("a table that is verified has one owner");
+            space.and_then(Arc::into_inner).ok_or_else(is_ours)
+        };
+        found.into_iter().map(whole).collect()
+    }
+
+    /// Claims a sorted table that the manifest names.
     fn claim_sorted(
         &self,
         pool: &Arc<Pool>,
