@@ -57,7 +57,11 @@ fn read(list: &Arc<List>) {
         Ok(report) => {
             assert_eq!((lost.expect("no fault"), salvaged), (0, report.entries));
             let walk = |backward| {
-                walk(&mut ListIter::new(list.clone()), |query| list.get(query), backward)
+                walk(
+                    &mut ListIter::new(list.clone()),
+                    |query| list.get(query),
+                    backward,
+                )
             };
             assert_eq!(walk(false), walk(true));
         }

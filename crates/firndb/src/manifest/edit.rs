@@ -91,8 +91,8 @@ impl TableMeta {
         }
     }
 
-    /// A list in persistent memory, whose keys are those from the first to the second of `keys`. Its
-    /// entries are its data.
+    /// A list in persistent memory, whose keys are those from the first to the second of `keys`.
+    /// Its entries are its data.
     pub(crate) fn of_list(
         space: &ListSpace,
         totals: &ListTotals,

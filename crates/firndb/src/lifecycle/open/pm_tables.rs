@@ -105,8 +105,8 @@ impl Recovery {
         found.into_iter().map(whole).collect()
     }
 
-    /// Copies sorted tables whose space a writing process may free and reuse, if they are few. If it
-    /// did meanwhile, the open begins again. Readers of larger ones notice.
+    /// Copies sorted tables whose space a writing process may free and reuse, if they are few. If
+    /// it did meanwhile, the open begins again. Readers of larger ones notice.
     fn copied(&self, found: Vec<PmTableSpace>) -> Result<Vec<PmTableSpace>> {
         let bytes: u64 = found.iter().map(|space| space.extent().len).sum();
         if bytes > self.options.memory_limit_bytes / HELD_SHARE {
