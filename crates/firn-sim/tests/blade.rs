@@ -5,8 +5,11 @@
 mod rig;
 
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::{BladeStats, BladeTuning, ErrorKind, Options, PmConfig, Profile, mechanisms};
-use rig::{Rig, flush, row, tables_on_disk};
+use firndb::{
+    Arrangement, BladeStats, BladeTuning, ErrorKind, Options, PmConfig, Profile, mechanisms,
+};
+use rig::lists::cut_in_a_compaction;
+use rig::{Rig, flush, row, row_of_option, tables_on_disk};
 
 const POOL_BYTES: u64 = 4 << 20;
 
@@ -66,6 +69,111 @@ fn blade_without_persistent_memory_has_files() {
     rig.check();
     rig.db.compact().unwrap();
     rig.check();
+}
+
+#[test]
+fn blade_01_a_merge_takes_one_partition() {
+    row_of_option("bytes of a merge", |on| {
+        let rig = Rig::loaded(Profile::Blade, 8_000, |options| {
+            tables(POOL_BYTES)(options);
+            if on {
+                options.limits.partitions_max = 16;
+                options.limits.partition_bytes = 200 << 10;
+            }
+        });
+        let (found, stats) = (blade(&rig), rig.stats());
+        let mean = found.internal_bytes / found.internal_compactions.max(1);
+        assert!(mean < 200 << 10, "bytes of a merge: {mean}");
+        assert!(stats.partitions.len() > 4, "{:?}", stats.partitions);
+        assert_eq!(
+            tables_on_disk(&rig.fs),
+            0,
+            "all of it is in persistent memory"
+        );
+        rig.check();
+        // Borders outlive the process.
+        let rig = rig.killed();
+        assert_eq!(rig.stats().partitions.len(), stats.partitions.len());
+        rig.check();
+    });
+}
+
+/// Entries of an index: long keys that share most of their bytes.
+fn index_entries(arrangement: Arrangement) -> Rig {
+    let mut rig = Rig::new(Profile::Blade, |options| {
+        tables(POOL_BYTES)(options);
+        options.tuning.blade.table_bytes = Some(256 << 10);
+        options.tuning.blade.arrangement = arrangement;
+        options.write_buffer_bytes = Some(256 << 10);
+        options.row_cache = false;
+    });
+    for n in 0..800_u32 {
+        let key = format!("table/orders/index/customer/{:012}/{n:08}", n / 3);
+        rig.db.put(&key, [7; 8]).unwrap();
+        rig.model.insert(key.into_bytes(), vec![7; 8]);
+    }
+    flush(&rig);
+    rig
+}
+
+fn arrangement(is_grouped: bool) -> Arrangement {
+    match is_grouped {
+        true => Arrangement::Grouped,
+        false => Arrangement::Array,
+    }
+}
+
+#[test]
+fn blade_02_groups_share_prefixes() {
+    row_of_option("bytes of an entry", |on| {
+        let rig = index_entries(arrangement(on));
+        let bytes = blade(&rig).used_bytes / 800;
+        // Less than the 57 of key and value.
+        assert!(bytes < 55, "bytes of an entry: {bytes}");
+        rig.check();
+        rig.killed().check();
+    });
+}
+
+#[test]
+fn blade_03_a_search_reads_few_lines() {
+    row_of_option("lines of a search", |on| {
+        let rig = index_entries(arrangement(on));
+        for key in rig.model.keys() {
+            assert!(rig.db.get(key).unwrap().is_some());
+        }
+        let found = blade(&rig);
+        assert_eq!(found.searches, 800, "{found:?}");
+        let lines = found.search_lines as f64 / 800.0;
+        // At most eight, and one or two of the value.
+        assert!(lines <= 10.0, "lines of a search: {lines}");
+        let before = found.searches;
+        for n in 0..800 {
+            let absent = format!("table/orders/index/customer/{n:012}/x");
+            assert!(rig.db.get(absent.as_bytes()).unwrap().is_none());
+        }
+        let in_vain = blade(&rig).searches - before;
+        assert!(in_vain < 40, "filters exclude absent keys: {in_vain}");
+    });
+}
+
+/// A process that is killed inside a merge leaves free space, and the inputs are there.
+#[test]
+fn blade_11_a_cut_merge_leaves_nothing() {
+    let mut cut = 0;
+    for stores in [1, 3, 9, 20, 40, 80] {
+        let rig = Rig::loaded(Profile::Blade, 3_000, tables(POOL_BYTES));
+        let Some(rig) = cut_in_a_compaction(rig, stores) else {
+            continue;
+        };
+        cut += 1;
+        check_space(&rig);
+        rig.check();
+        rig.db.compact().unwrap();
+        rig.check();
+        check_space(&rig);
+    }
+    assert!(cut > 3, "{cut} merges were cut");
 }
 
 #[test]
