@@ -463,6 +463,11 @@ impl Store for FirnStore {
                     .sum(),
             ),
             level0_seconds: stats.levels.first().map(|level| level.compaction_seconds),
+            table_seconds: stats
+                .levels
+                .iter()
+                .map(|level| level.replaced_table_seconds)
+                .collect(),
             log_bytes: stats.design.lab.as_ref().map(|lab| lab.log_file_bytes),
             index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
             space_bytes: directory_bytes(&self.directory),

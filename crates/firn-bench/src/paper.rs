@@ -131,6 +131,21 @@ pub enum Figure {
     /// LevelDB counts both together. The log is left out. An engine that counts nothing has the
     /// kernel's bytes, log included; less is better.
     CompactionBytes,
+    /// Mean age in seconds of the tables of this level that compactions replaced while loading.
+    TableSeconds(Depth),
+}
+
+/// A level of the tables whose ages are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Level 0.
+    Zero,
+    /// Level 1.
+    One,
+    /// Level 2.
+    Two,
+    /// Level 3.
+    Three,
 }
 
 impl Figure {
@@ -153,6 +168,10 @@ impl Figure {
             Figure::LoadMicros => "us/insert",
             Figure::StallSeconds => "seconds in inserts above 0.5 ms",
             Figure::CompactionBytes => "bytes written for tables, all media",
+            Figure::TableSeconds(Depth::Zero) => "age of replaced tables of level 0 in s",
+            Figure::TableSeconds(Depth::One) => "age of replaced tables of level 1 in s",
+            Figure::TableSeconds(Depth::Two) => "age of replaced tables of level 2 in s",
+            Figure::TableSeconds(Depth::Three) => "age of replaced tables of level 3 in s",
         }
     }
 
@@ -161,7 +180,10 @@ impl Figure {
     pub fn is_of_load(self) -> bool {
         matches!(
             self,
-            Figure::LoadMicros | Figure::StallSeconds | Figure::CompactionBytes
+            Figure::LoadMicros
+                | Figure::StallSeconds
+                | Figure::CompactionBytes
+                | Figure::TableSeconds(_)
         )
     }
 
@@ -202,6 +224,10 @@ impl Figure {
                 Some(files) => files + phase.engine.written("pm", is_of_lists) as f64,
                 None => phase.written_bytes_by(Counted::Kernel)? as f64,
             },
+            Figure::TableSeconds(depth) => {
+                let seconds = phase.engine.table_seconds.get(depth as usize);
+                *seconds.filter(|seconds| **seconds > 0.0)?
+            }
         })
         .filter(|figure| figure.is_finite())
     }

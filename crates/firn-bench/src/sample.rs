@@ -60,6 +60,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             grains: [("append: cost".to_owned(), 3)].into(),
             compaction_seconds: Some(2.5),
             level0_seconds: Some(1.25),
+            table_seconds: vec![0.5, 4.0],
             log_bytes: Some(3 << 20),
             index_bytes: Some(2 << 20),
             space_bytes: 80 << 20,

@@ -98,6 +98,10 @@ pub struct Counters {
     /// it.
     #[serde(default)]
     pub level0_seconds: Option<f64>,
+    /// The mean age, in seconds, of tables that compactions replaced, by level, since the engine was
+    /// opened. Empty if the engine does not report it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub table_seconds: Vec<f64>,
     /// Bytes of the logs that hold the values of level 0. Taken at a workload's last operation,
     /// because they shrink while the store comes to rest. `None` if the engine has no such logs.
     #[serde(default)]
@@ -144,7 +148,7 @@ impl Counters {
         of.map(|traffic| traffic.written_bytes).sum()
     }
 
-    /// The counts since `before`. Logs, indexes and space keep their current values.
+    /// The counts since `before`. Ages, logs, indexes and space keep their current values.
     pub fn since(&self, before: &Counters) -> Counters {
         let earlier = |of: &Traffic| {
             before
@@ -182,6 +186,7 @@ impl Counters {
             level0_seconds: self
                 .level0_seconds
                 .map(|now| now - before.level0_seconds.unwrap_or(0.0)),
+            table_seconds: self.table_seconds.clone(),
             log_bytes: self.log_bytes,
             index_bytes: self.index_bytes,
             space_bytes: self.space_bytes,

@@ -6,7 +6,7 @@
 //! data is scaled, and with it the pool: `--scale 4` has at most 3 GB. The baseline LevelDB-NVM is
 //! the baseline with its files in the directory on persistent memory.
 
-use super::{Experiment, Figure, Paper, Place, Shape, Variant, config};
+use super::{Depth, Experiment, Figure, Paper, Place, Shape, Variant, config};
 use firn_base::Result;
 
 const GB: u64 = 1_000_000_000;
@@ -43,6 +43,38 @@ pub(super) static PAPER: Paper = Paper {
                 let of = |gb| Run::new(gb).on(Place::Ssd).named(format!("{gb} GB"));
                 all(shape, [2, 4, 8].map(of))
             },
+        },
+        Experiment {
+            id: "tab2-0",
+            title: "random inserts, tables of level 0: mean age when they are replaced",
+            paper: "in an image: short down to level 2 or 3, long on level 4",
+            differs: "LevelDB reports none: `--baseline firn:classic`; ages are in whole seconds",
+            figure: Figure::TableSeconds(Depth::Zero),
+            variants: lifetimes,
+        },
+        Experiment {
+            id: "tab2-1",
+            title: "random inserts, tables of level 1: mean age when they are replaced",
+            paper: "in an image: short down to level 2 or 3, long on level 4",
+            differs: "LevelDB reports none: `--baseline firn:classic`; ages are in whole seconds",
+            figure: Figure::TableSeconds(Depth::One),
+            variants: lifetimes,
+        },
+        Experiment {
+            id: "tab2-2",
+            title: "random inserts, tables of level 2: mean age when they are replaced",
+            paper: "in an image: short down to level 2 or 3, long on level 4",
+            differs: "LevelDB reports none: `--baseline firn:classic`; ages are in whole seconds",
+            figure: Figure::TableSeconds(Depth::Two),
+            variants: lifetimes,
+        },
+        Experiment {
+            id: "tab2-3",
+            title: "random inserts, tables of level 3: mean age when they are replaced",
+            paper: "in an image: short down to level 2 or 3, long on level 4",
+            differs: "LevelDB reports none: `--baseline firn:classic`; ages are in whole seconds",
+            figure: Figure::TableSeconds(Depth::Three),
+            variants: lifetimes,
         },
         Experiment {
             id: "fig5a",
@@ -278,6 +310,14 @@ fn parts(shape: &Shape) -> Result<Vec<Variant>> {
     let builds = ["ps", "ps+bac", "ps+bac+pb"];
     let each = sizes.into_iter().flat_map(|gb| builds.map(|b| (b, gb)));
     all(shape, each.map(of))
+}
+
+fn lifetimes(shape: &Shape) -> Result<Vec<Variant>> {
+    let run = Run {
+        tiering: "lru",
+        ..Run::new(100).on(Place::Ssd)
+    };
+    all(shape, [run.named("lru, 100 GB".to_owned())])
 }
 
 fn tierings(shape: &Shape) -> Result<Vec<Variant>> {

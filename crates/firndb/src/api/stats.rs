@@ -77,6 +77,9 @@ pub struct LevelStats {
     pub table_grained: u64,
     /// Blocks that appends left unchanged in place.
     pub kept_blocks: u64,
+    /// The mean age, in seconds, of tables of this level that compactions copied into others, since
+    /// they were made or the database was opened; 0 if there were none.
+    pub replaced_table_seconds: f64,
 }
 
 /// The operations of users since the database was opened.
@@ -485,6 +488,8 @@ impl Engine {
             block_grained: count(|done| &done.block_grained),
             table_grained: count(|done| &done.table_grained),
             kept_blocks: count(|done| &done.kept_blocks),
+            replaced_table_seconds: count(|done| &done.replaced_seconds) as f64
+                / count(|done| &done.replaced).max(1) as f64,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Counters of finished background work.
 
 use super::grain::{Choice, Grain};
-use super::plan::{Plan, Reason};
+use super::plan::{How, Plan, Reason};
 use crate::event::GrainRule;
 use crate::manifest::{Level, Levels};
 use firn_base::count::Counter;
@@ -40,6 +40,9 @@ pub(crate) struct LevelCounters {
     pub(crate) block_grained: Counter,
     pub(crate) table_grained: Counter,
     pub(crate) kept_blocks: Counter,
+    /// Tables that compactions replaced, and the sum of their ages.
+    pub(crate) replaced: Counter,
+    pub(crate) replaced_seconds: Counter,
 }
 
 impl JobCounters {
@@ -85,6 +88,13 @@ impl JobCounters {
     ) {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
+        }
+        let replaced = plan.tables.iter().filter(|_| plan.how == How::Copy);
+        for (level, run) in replaced {
+            if let Some(level) = self.levels.get(*level) {
+                level.replaced.add(1);
+                level.replaced_seconds.add(run.age_seconds());
+            }
         }
         // The tables of an eviction, if any, are those that the entries of the trees are merged
         // with.

@@ -43,6 +43,8 @@ pub(crate) struct TableRun {
     /// table is being opened.
     opened: Mutex<WeakTable>,
     used: AtomicBool,
+    /// The second in which it was made, or the database opened.
+    made: u64,
     /// The second in which it was last read, if it is in persistent memory.
     last_used: AtomicU64,
     /// The permission to append to the file: [`FREE`], [`APPENDING`] or [`SHARED`].
@@ -94,6 +96,7 @@ impl TableRun {
             table: ArcSwapOption::empty(),
             opened: Mutex::default(),
             used: AtomicBool::new(false),
+            made: cache.second.load(Ordering::Relaxed),
             last_used: AtomicU64::new(cache.second.load(Ordering::Relaxed)),
             growth,
             seeks_left: AtomicI64::new(seeks as i64),
@@ -151,6 +154,11 @@ impl TableRun {
         if self.last_used.load(Ordering::Relaxed) != second {
             self.last_used.store(second, Ordering::Relaxed);
         }
+    }
+
+    /// The seconds since it was made, or the database opened.
+    pub(crate) fn age_seconds(&self) -> u64 {
+        self.cache.second.load(Ordering::Relaxed) - self.made
     }
 
     /// The second in which it was last read, or made.
