@@ -98,8 +98,8 @@ pub struct Counters {
     /// it.
     #[serde(default)]
     pub level0_seconds: Option<f64>,
-    /// The mean age, in seconds, of tables that compactions replaced, by level, since the engine was
-    /// opened. Empty if the engine does not report it.
+    /// The mean age, in seconds, of tables that compactions replaced, by level, since the engine
+    /// was opened. Empty if the engine does not report it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub table_seconds: Vec<f64>,
     /// Bytes of the logs that hold the values of level 0. Taken at a workload's last operation,

@@ -89,12 +89,12 @@ fn block_02_only_blocks_that_keys_fall_into_are_written() {
     row(&mechanisms::BLOCK_APPEND, "tables grew", || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
         let stats = rig.stats();
-        let grown = sum(&stats, |level| level.block_grained);
+        let grown = sum(&stats, |level| level.growth.block_grained);
         assert!(grown > 20, "{grown} tables grew");
-        assert!(sum(&stats, |level| level.kept_blocks) > 200);
+        assert!(sum(&stats, |level| level.growth.kept_blocks) > 200);
         let level = &stats.levels[2];
         assert!(
-            level.append_share > 0.1 && level.append_share < 0.9,
+            level.growth.append_share > 0.1 && level.growth.append_share < 0.9,
             "{level:?}"
         );
         assert_eq!(level.live_bytes + level.dead_bytes, level.bytes);
@@ -130,7 +130,7 @@ fn block_02_small_blocks_in_gaps_stay_few() {
         }
         rig.put(6_000, 1_000_000);
         let stats = rig.stats();
-        assert!(sum(&stats, |level| level.block_grained) > 40);
+        assert!(sum(&stats, |level| level.growth.block_grained) > 40);
         rig.check();
         let report = rig.db.verify().unwrap();
         let small = sum(&stats, |level| level.small_blocks);
@@ -166,7 +166,7 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
     }
     rig.settle();
     let stats = rig.stats();
-    assert!(sum(&stats, |level| level.block_grained) > 0);
+    assert!(sum(&stats, |level| level.growth.block_grained) > 0);
     let is_table = |path: &Path| path.extension().is_some_and(|sst| sst == "sst");
     let log = rig.fs.log();
     let created = |path: &Arc<Path>| {
@@ -513,7 +513,7 @@ fn block_08_filters_reserve_bits() {
         let stats = rig.stats();
         let left = stats.levels[2].filter_left;
         assert!(left > 0, "filters have no room for keys to come");
-        assert!(sum(&stats, |level| level.block_grained) > 20);
+        assert!(sum(&stats, |level| level.growth.block_grained) > 20);
         assert_eq!(
             stats.levels[0].filter_left + stats.levels[1].filter_left,
             0,
@@ -780,7 +780,7 @@ fn dead_bytes_are_bounded(grain_limits: GrainLimits) {
         sum(&stats, |level| level.dead_bytes),
         sum(&stats, |level| level.bytes),
     );
-    assert!(sum(&stats, |level| level.block_grained) > 40);
+    assert!(sum(&stats, |level| level.growth.block_grained) > 40);
     assert!(
         dead as f64 <= 0.2 * (all - dead) as f64,
         "{dead} of {all} bytes are dead"
@@ -856,9 +856,9 @@ fn block_snapshots_and_cursors_outlive_appends() {
         rig.db.delete(key).unwrap();
         rig.model.remove(key);
     }
-    let appends = sum(&rig.stats(), |level| level.block_grained);
+    let appends = sum(&rig.stats(), |level| level.growth.block_grained);
     rig.put(6_000, 1_000_000);
-    assert!(sum(&rig.stats(), |level| level.block_grained) > appends + 10);
+    assert!(sum(&rig.stats(), |level| level.growth.block_grained) > appends + 10);
     for (key, value) in &before {
         assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
         iter.next().unwrap();

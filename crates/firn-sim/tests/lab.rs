@@ -976,7 +976,7 @@ fn lab_tables_below_the_trees_may_grow() {
             .stats()
             .levels
             .iter()
-            .map(|level| level.block_grained)
+            .map(|level| level.growth.block_grained)
             .sum::<u64>();
         let mut rig = rig.reopened();
         rig.put(500, 1_000_000);

@@ -67,8 +67,8 @@ pub use api::db::Db;
 pub use api::iter::Iter;
 pub use api::snapshot::Snapshot;
 pub use api::stats::{
-    BackgroundStats, CauseStats, DesignStats, GrainStats, LevelStats, MemoryStats, PartitionStats,
-    PmStats, RecoveryStats, StallStats, Stats, UserStats,
+    BackgroundStats, CauseStats, DesignStats, GrainStats, GrowthStats, LevelStats, MemoryStats,
+    PartitionStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
 pub use blade::BladeStats;
 pub use event::{Event, EventListener, GrainRule, StallReason};

@@ -72,7 +72,7 @@ fn peak(kind: Kind, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize
         .stats()
         .levels
         .iter()
-        .map(|level| level.block_grained)
+        .map(|level| level.growth.block_grained)
         .sum();
     assert_eq!(appends > 5, profile == Profile::Block, "{appends} appends");
     db.close().unwrap();

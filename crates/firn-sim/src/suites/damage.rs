@@ -217,7 +217,7 @@ impl Golden {
             .stats()
             .levels
             .iter()
-            .map(|level| level.grown_tables)
+            .map(|level| level.growth.grown_tables)
             .sum();
         assert_eq!(
             grown_tables > 0,

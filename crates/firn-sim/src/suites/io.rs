@@ -428,7 +428,7 @@ mod tests {
             stats
                 .levels
                 .iter()
-                .map(|level| level.block_grained)
+                .map(|level| level.growth.block_grained)
                 .sum::<u64>()
                 > 5,
             "{:?}",

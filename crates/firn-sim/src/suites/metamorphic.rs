@@ -260,7 +260,7 @@ fn run(
         .stats()
         .levels
         .iter()
-        .map(|level| level.grown_tables)
+        .map(|level| level.growth.grown_tables)
         .sum();
     (told, runner.machine, grown_tables)
 }

@@ -136,7 +136,7 @@ fn grow() -> Start {
         stats
             .levels
             .iter()
-            .map(|level| level.grown_tables)
+            .map(|level| level.growth.grown_tables)
             .sum::<u64>()
             > 5,
         "{:?}",

@@ -163,13 +163,13 @@ impl Stats {
             "Bytes in no live block, per level.",
             dead,
         );
-        let appended = levels(|level| level.block_grained as f64);
+        let appended = levels(|level| level.growth.block_grained as f64);
         text.counters(
             "block_grained_total",
             "Tables that took keys by an append.",
             appended,
         );
-        let anew = levels(|level| level.table_grained as f64);
+        let anew = levels(|level| level.growth.table_grained as f64);
         text.counters(
             "table_grained_total",
             "Tables written anew by choice.",

@@ -64,6 +64,17 @@ pub struct LevelStats {
     pub index_bytes: u64,
     /// The number of additional keys that the tables' filters have room for.
     pub filter_left: u64,
+    /// Appends to tables, in profiles that have them.
+    #[serde(flatten)]
+    pub growth: GrowthStats,
+    /// The mean age, in seconds, of tables of this level that compactions copied into others, since
+    /// they were made or the database was opened; 0 if there were none.
+    pub replaced_table_seconds: f64,
+}
+
+/// Appends to the tables of a level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GrowthStats {
     /// Tables with appended blocks.
     pub grown_tables: u64,
     /// The number of appends to these tables since they were last rewritten.
@@ -77,9 +88,6 @@ pub struct LevelStats {
     pub table_grained: u64,
     /// Blocks that appends left unchanged in place.
     pub kept_blocks: u64,
-    /// The mean age, in seconds, of tables of this level that compactions copied into others, since
-    /// they were made or the database was opened; 0 if there were none.
-    pub replaced_table_seconds: f64,
 }
 
 /// The operations of users since the database was opened.
@@ -482,12 +490,14 @@ impl Engine {
                 .map(|table| table.index_bytes())
                 .sum(),
             filter_left: sum(|table| table.filter_left),
-            grown_tables: runs().filter(|run| run.meta.appends > 0).count() as u64,
-            appends,
-            append_share: appends as f64 / (appends + tables as u64).max(1) as f64,
-            block_grained: count(|done| &done.block_grained),
-            table_grained: count(|done| &done.table_grained),
-            kept_blocks: count(|done| &done.kept_blocks),
+            growth: GrowthStats {
+                grown_tables: runs().filter(|run| run.meta.appends > 0).count() as u64,
+                appends,
+                append_share: appends as f64 / (appends + tables as u64).max(1) as f64,
+                block_grained: count(|done| &done.block_grained),
+                table_grained: count(|done| &done.table_grained),
+                kept_blocks: count(|done| &done.kept_blocks),
+            },
             replaced_table_seconds: count(|done| &done.replaced_seconds) as f64
                 / count(|done| &done.replaced).max(1) as f64,
         }
