@@ -122,6 +122,15 @@ fn depth(part: &Part) -> usize {
     most
 }
 
+/// The number of flushes that are files.
+fn level0_files(part: &Part) -> usize {
+    let runs = part
+        .levels
+        .get(Level::ZERO)
+        .map(|level0| level0.runs.iter());
+    runs.map_or(0, |runs| runs.filter(|run| run.meta.is_file()).count())
+}
+
 /// The upper tables of a partition, and the files that their merge to the SSD would take along.
 struct Upper {
     bytes: u64,
@@ -194,19 +203,22 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
         .find_map(|(_, id, part)| merge(id, part, DEEPEST.below(), facts, Reason::Evict))
 }
 
-/// Merges the upper tables of a partition within persistent memory, if that pays.
+/// Merges the upper tables of a partition within persistent memory, if that pays or they are too
+/// many. If there is no room they leave, once they are too many files.
 fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
     // A merge needs as much room again.
     let share = tables.capacity_bytes / 2 / state.parts.len().max(2) as u64;
-    let is_due = |part: &Part| {
+    let level_for = |part: &Part| {
         let depth = depth(part);
         if depth < 2 {
-            return false;
+            return None;
         }
-        let upper = Upper::of(part);
+        let (upper, is_deep) = (Upper::of(part), depth >= tables.tuning.unsorted_max);
         let room = tables.room_for(upper.entries, upper.data_bytes, 1);
         if !tables.has_room(room, 1.0) {
-            return false;
+            // Writers wait if there are too many files.
+            let has_many = level0_files(part) >= tables.tuning.unsorted_max;
+            return has_many.then_some(DEEPEST.below());
         }
         let pays = match tables.tuning.models {
             BladeModels::Off => false,
@@ -219,13 +231,15 @@ fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> 
                     || (upper.bytes >= share && pays_by_room(part, &upper, tables))
             }
         };
-        depth >= tables.tuning.unsorted_max || pays
+        (is_deep || pays).then_some(DEEPEST)
     };
     if !tables.tuning.internal {
         return None;
     }
-    let mut due = state.parts().filter(|(_, part)| is_due(part));
-    due.find_map(|(id, part)| merge(id, part, DEEPEST, facts, Reason::Size))
+    state.parts().find_map(|(id, part)| {
+        let level = level_for(part)?;
+        merge(id, part, level, facts, Reason::Size)
+    })
 }
 
 /// Rent or buy: a merge is due once the searches in vain since the last one have cost as much as it
@@ -299,9 +313,10 @@ fn merge(id: PartId, part: &Part, level: Level, facts: &Facts<'_>, reason: Reaso
     Some(placed(Plan::new(id, inputs, level, How::Copy, reason)))
 }
 
-/// The target size of a level of files, in bytes.
-fn target(tables: &SortedFacts, limits: &Limits, level: Level) -> u64 {
+/// The target size of a level of files, in bytes, for one of `parts` partitions.
+fn target(tables: &SortedFacts, limits: &Limits, parts: usize, level: Level) -> u64 {
     let first = (tables.capacity_bytes * FILES_PER_CAPACITY).max(limits.level_base_bytes);
+    let first = first / parts as u64;
     (DEEPEST.0 + 1..level.0).fold(first, |target, _| {
         target.saturating_mul(limits.level_fan_out)
     })
@@ -314,7 +329,7 @@ fn pick_files(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
         let mut levels = (DEEPEST.0 + 1..last.0).map(Level);
         levels.find_map(|level| {
             let runs = part.levels.get(level)?;
-            if runs.live_bytes() < target(tables, facts.limits, level) {
+            if runs.live_bytes() < target(tables, facts.limits, state.parts.len(), level) {
                 return None;
             }
             let mut free = runs.runs.iter().filter(|run| !facts.busy.has(run));
@@ -333,10 +348,7 @@ pub(super) fn debt(state: &ReadState, limits: &Limits, tables: &SortedFacts) -> 
     debt.add(&[pressure(tables)]);
     for part in state.parts.iter() {
         // Tables of level 0 that are files cost a read each.
-        let files = part.levels.get(Level::ZERO).map_or(0, |level0| {
-            level0.runs.iter().filter(|run| run.meta.is_file()).count()
-        });
-        debt.add(&[leveled::level0_pressure(files, limits)]);
+        debt.add(&[leveled::level0_pressure(level0_files(part), limits)]);
     }
     debt
 }
