@@ -217,7 +217,7 @@ fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> 
         let room = tables.room_for(upper.entries, upper.data_bytes, 1);
         if !tables.has_room(room, 1.0) {
             // Writers wait if there are too many files.
-            let has_many = level0_files(part) >= tables.tuning.unsorted_max;
+            let has_many = level0_files(part) >= facts.limits.level0_trigger;
             return has_many.then_some(DEEPEST.below());
         }
         let pays = match tables.tuning.models {
