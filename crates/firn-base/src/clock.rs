@@ -3,7 +3,7 @@
 //! A [`Clock`] is either the system's monotonic clock or a manual clock. A manual clock moves only
 //! when it is told to or when a thread sleeps on it, so a test that runs on one never waits.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -66,6 +66,13 @@ impl Clock {
             Source::Manual(_) => 0,
         }
     }
+}
+
+/// Nanoseconds since this process first asked, by the machine's clock. For statistics alone: nothing
+/// may be decided by it.
+pub fn statistics_ns() -> u64 {
+    static CLOCK: OnceLock<Clock> = OnceLock::new();
+    CLOCK.get_or_init(Clock::system).now_ns()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Counters by cause. Amplification is measured where the bytes move, not estimated.
 
+use crate::clock::statistics_ns;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reason why bytes moved. Each is one row of the amplification table.
@@ -81,9 +83,94 @@ impl Counter {
     }
 }
 
+/// The I/Os of one kind: how many are in flight, and what those that ended took.
+///
+/// Two that begin and end at the same moment may miscount `busy_ns` by the time of one.
+#[derive(Debug, Default)]
+pub struct Flight {
+    now: AtomicU64,
+    most: AtomicU64,
+    ended: Counter,
+    latency_ns: Counter,
+    busy_since_ns: AtomicU64,
+    busy_ns: Counter,
+}
+
+impl Flight {
+    fn begin(&self) -> u64 {
+        let begun_ns = statistics_ns();
+        let before = self.now.fetch_add(1, Ordering::AcqRel);
+        if before == 0 {
+            self.busy_since_ns.store(begun_ns, Ordering::Relaxed);
+        }
+        self.most.fetch_max(before + 1, Ordering::Relaxed);
+        begun_ns
+    }
+
+    fn end(&self, begun_ns: u64) {
+        let now_ns = statistics_ns();
+        self.ended.add(1);
+        self.latency_ns.add(now_ns.saturating_sub(begun_ns));
+        let since_ns = self.busy_since_ns.load(Ordering::Relaxed);
+        if self.now.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.busy_ns.add(now_ns.saturating_sub(since_ns));
+        }
+    }
+
+    /// The number of I/Os in flight.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Acquire)
+    }
+
+    /// The largest number that was in flight at the same time.
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// The I/Os that ended, and the sum of their durations in nanoseconds.
+    pub fn ended(&self) -> (u64, u64) {
+        (self.ended.get(), self.latency_ns.get())
+    }
+
+    /// Nanoseconds during which at least one was in flight.
+    pub fn busy_ns(&self) -> u64 {
+        self.busy_ns.get()
+    }
+}
+
+/// An I/O of a compaction, in flight until this is dropped.
+#[derive(Debug)]
+pub struct CompactionIo {
+    counters: Arc<IoCounters>,
+    begun_ns: u64,
+}
+
+impl Drop for CompactionIo {
+    fn drop(&mut self) {
+        self.counters.compactions.end(self.begun_ns);
+    }
+}
+
+/// A read that a user waits for, in flight until this is dropped.
+#[derive(Debug)]
+pub struct UserRead<'a> {
+    flight: &'a Flight,
+    begun_ns: u64,
+}
+
+impl Drop for UserRead<'_> {
+    fn drop(&mut self) {
+        self.flight.end(self.begun_ns);
+    }
+}
+
 /// Bytes and operations of one medium, by cause.
 #[derive(Debug, Default)]
 pub struct IoCounters {
+    /// I/Os of compactions that run as coroutines or threads.
+    pub compactions: Flight,
+    /// Reads that users wait for.
+    pub users: Flight,
     read_bytes: [Counter; Cause::ALL.len()],
     reads: [Counter; Cause::ALL.len()],
     written_bytes: [Counter; Cause::ALL.len()],
@@ -141,6 +228,22 @@ impl IoCounters {
         }
     }
 
+    /// Begins an I/O of a compaction.
+    pub fn begin_compaction_io(self: &Arc<Self>) -> CompactionIo {
+        CompactionIo {
+            begun_ns: self.compactions.begin(),
+            counters: self.clone(),
+        }
+    }
+
+    /// Begins a read that a user waits for.
+    pub fn begin_user_read(&self) -> UserRead<'_> {
+        UserRead {
+            begun_ns: self.users.begin(),
+            flight: &self.users,
+        }
+    }
+
     /// Counts one read of `bytes`.
     #[inline]
     pub fn read(&self, cause: Cause, bytes: usize) {
@@ -171,6 +274,23 @@ impl IoCounters {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_flight_is_counted_until_it_ends() {
+        let counters = Arc::new(IoCounters::default());
+        let first = counters.begin_compaction_io();
+        let second = counters.begin_compaction_io();
+        drop(first);
+        let flight = &counters.compactions;
+        assert_eq!((flight.now(), flight.most(), flight.ended().0), (1, 2, 1));
+        assert_eq!(flight.busy_ns(), 0, "one is still in flight");
+        drop(second);
+        assert_eq!((flight.now(), flight.ended().0), (0, 2));
+        let user = counters.begin_user_read();
+        assert_eq!((counters.users.now(), flight.now()), (1, 0));
+        drop(user);
+        assert_eq!(counters.users.now(), 0);
+    }
 
     #[test]
     fn merges_read_more_along_beside_small_reads() {

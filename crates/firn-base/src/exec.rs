@@ -6,11 +6,15 @@
 //! Both are driven through [`Executor`].
 //!
 //! Merges are `async` so that the same code serves threads (which block on it) and coroutines
-//! (which poll it). [`block_on`] is the blocking side; [`yield_now`] is a yield point.
+//! (which poll it). [`block_on`] is the blocking side, [`run_crew`] the polling one; [`yield_now`]
+//! is a yield point.
 
+mod crew;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+
+pub use self::crew::{Crew, Task, may_suspend, run_crew};
 
 use crate::clock::Clock;
 use crate::sync::{Condvar, Mutex, hint, thread};
@@ -234,8 +238,8 @@ impl Executor for Inline {
 
 /// Runs `future` to completion on this thread.
 ///
-/// I/O inside it completes synchronously, so `Pending` only ever means a yield point. This polls
-/// again after each.
+/// I/O inside it completes synchronously ([`may_suspend`] is false), so `Pending` only ever means a
+/// yield point. This polls again after each.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     block_on_with(future, thread::yield_now)
 }
@@ -245,7 +249,8 @@ pub fn block_on_with<F: Future>(future: F, mut between: impl FnMut()) -> F::Outp
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        let polled = crew::suspending(false, || future.as_mut().poll(&mut context));
+        if let Poll::Ready(output) = polled {
             return output;
         }
         between();
@@ -257,10 +262,11 @@ pub fn yield_now() -> impl Future<Output = ()> {
     struct Yield(bool);
     impl Future for Yield {
         type Output = ();
-        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
             if std::mem::replace(&mut self.0, true) {
                 Poll::Ready(())
             } else {
+                context.waker().wake_by_ref();
                 Poll::Pending
             }
         }

@@ -17,13 +17,18 @@
 //! thread.
 
 use crate::buf::IoBuf;
+use firn_base::count::CompactionIo;
+use firn_base::exec::may_suspend;
 use firn_base::site::Site;
 use firn_base::{Error, Result};
 use std::any::Any;
 use std::fmt::Debug;
+use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// The mode in which to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +73,9 @@ pub trait File: Send + Sync + Debug {
     fn truncate(&self, len: u64) -> Result<()>;
     /// Makes the file's data, and the length needed to read it, durable.
     fn sync(&self, site: &'static Site) -> Result<()>;
+    /// Starts a [`File::sync`] at once. It covers the writes that completed before, so one that is
+    /// still in flight may be left out. The buffer of its result is empty.
+    fn submit_sync(&self, site: &'static Site) -> Pending;
     /// Hints that the system's cache need not keep the synced bytes of the file, because its
     /// readers bypass that cache.
     fn leave_cache(&self) {}
@@ -147,6 +155,10 @@ pub trait Fs: Send + Sync + Debug {
     fn create_dir(&self, path: &Path, parents: bool) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// Starts the operations that this thread has queued, and notices which of its operations have
+    /// completed. If `at_most` is not zero, waits that long for one, or until the thread is
+    /// unparked.
+    fn complete(&self, at_most: Duration);
     /// The name of the implementation that moves the bytes, for the log and for stats.
     fn name(&self) -> String;
 }
@@ -180,29 +192,30 @@ pub fn cannot_link(error: &Error) -> bool {
 
 /// An operation in flight. Dropping it abandons the result, not the operation.
 #[must_use = "an operation in flight reports its error only to `wait`"]
-pub struct Pending(Box<dyn Completion + Send>);
+pub struct Pending(State);
+
+enum State {
+    InFlight(Box<dyn Completion + Send>),
+    Done(Result<IoBuf>),
+}
 
 /// The implementation of a [`Pending`].
 pub(crate) trait Completion {
     fn wait(self: Box<Self>) -> Result<IoBuf>;
-}
-
-struct Done(Result<IoBuf>);
-
-impl Completion for Done {
-    fn wait(self: Box<Self>) -> Result<IoBuf> {
-        self.0
-    }
+    /// The result, if the operation has completed. Otherwise `waker` is woken once it has.
+    fn poll(&mut self, waker: &Waker) -> Option<Result<IoBuf>>;
+    /// Keeps `tracked` until the operation has completed.
+    fn track(&mut self, tracked: CompactionIo);
 }
 
 impl Pending {
     pub(crate) fn new(completion: impl Completion + Send + 'static) -> Self {
-        Self(Box::new(completion))
+        Self(State::InFlight(Box::new(completion)))
     }
 
     /// An operation that has already completed.
     pub(crate) fn done(result: Result<IoBuf>) -> Self {
-        Self::new(Done(result))
+        Self(State::Done(result))
     }
 
     /// Waits for completion and returns the buffer.
@@ -210,7 +223,46 @@ impl Pending {
     /// # Errors
     /// The error of the operation; the buffer is then lost.
     pub fn wait(self) -> Result<IoBuf> {
-        self.0.wait()
+        match self.0 {
+            State::InFlight(completion) => completion.wait(),
+            State::Done(result) => result,
+        }
+    }
+
+    /// Completes once [`Pending::wait`] returns at once. Outside of a crew
+    /// ([`may_suspend`]) this does not wait, so `wait` does.
+    pub async fn ready(&mut self) {
+        if may_suspend() {
+            poll_fn(|context| match self.poll(context.waker()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        }
+    }
+
+    /// True if the operation has completed. Otherwise `waker` is woken once it has.
+    pub fn poll(&mut self, waker: &Waker) -> bool {
+        if let State::InFlight(completion) = &mut self.0 {
+            let Some(result) = completion.poll(waker) else {
+                return false;
+            };
+            self.0 = State::Done(result);
+        }
+        true
+    }
+
+    /// True if the operation was found to have completed.
+    pub fn is_done(&self) -> bool {
+        matches!(self.0, State::Done(_))
+    }
+
+    /// Counts the operation as one of a compaction until it has completed.
+    pub fn tracked(mut self, tracked: CompactionIo) -> Pending {
+        if let State::InFlight(completion) = &mut self.0 {
+            completion.track(tracked);
+        }
+        self
     }
 }
 

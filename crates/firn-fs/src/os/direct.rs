@@ -107,6 +107,15 @@ impl Handle {
         Ok(())
     }
 
+    pub(super) fn sync(&self) -> Result<()> {
+        loop {
+            match rustix::fs::fdatasync(&self.fd) {
+                Err(Errno::INTR) => {}
+                other => return other.map_err(|errno| self.error("sync", errno)),
+            }
+        }
+    }
+
     fn write_gathered(&self, mut offset: u64, parts: &[&[u8]]) -> Result<()> {
         for group in parts.chunks(SLICES_MAX) {
             let total: usize = group.iter().map(|part| part.len()).sum();
@@ -183,14 +192,16 @@ impl File for OsFile {
     }
 
     fn sync(&self, site: &'static Site) -> Result<()> {
-        if !site.is_on() {
-            return Ok(());
+        match site.is_on() {
+            true => self.handle.sync(),
+            false => Ok(()),
         }
-        loop {
-            match rustix::fs::fdatasync(&self.handle.fd) {
-                Err(Errno::INTR) => {}
-                other => return other.map_err(|errno| self.handle.error("sync", errno)),
-            }
+    }
+
+    fn submit_sync(&self, site: &'static Site) -> Pending {
+        match site.is_on() {
+            true => self.backend.sync(&self.handle),
+            false => Pending::done(Ok(IoBuf::default())),
         }
     }
 

@@ -9,4 +9,4 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-pub use system::{IoBackend, OsFs, handles_max};
+pub use system::{IoBackend, OsFs, handles_max, thread_cpu_ns};

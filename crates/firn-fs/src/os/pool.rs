@@ -6,10 +6,12 @@
 use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
 use crate::file::{Completion, Pending};
+use firn_base::count::CompactionIo;
 use firn_base::{Error, ErrorKind, Result, exec};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 
 /// The maximum number of operations in flight.
 const THREADS: usize = 8;
@@ -17,13 +19,54 @@ const THREADS: usize = 8;
 enum Op {
     Read(Span),
     Write(u64),
+    Sync,
 }
 
 struct Job {
     handle: Arc<Handle>,
     op: Op,
     buf: IoBuf,
-    reply: Sender<Result<IoBuf>>,
+    reply: Reply,
+}
+
+/// Where an operation leaves its result.
+#[derive(Default)]
+struct Place {
+    state: Mutex<PlaceState>,
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct PlaceState {
+    result: Option<Result<IoBuf>>,
+    tracked: Option<CompactionIo>,
+    waker: Option<Waker>,
+}
+
+/// The obligation to leave a result. Dropped before that, it leaves an error.
+struct Reply(Option<Arc<Place>>);
+
+impl Reply {
+    fn leave(mut self, result: Result<IoBuf>) {
+        self.leave_once(result);
+    }
+
+    fn leave_once(&mut self, result: Result<IoBuf>) {
+        let Some(place) = self.0.take() else { return };
+        let mut state = place.state.lock();
+        state.result = Some(result);
+        state.tracked = None;
+        let waker = state.waker.take();
+        drop(state);
+        place.left.notify_all();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.leave_once(Err(Error::new(ErrorKind::Io, "the I/O threads ended")));
+    }
 }
 
 /// The submitting side of the pool.
@@ -67,8 +110,13 @@ impl Pool {
         self.submit(handle, Op::Write(offset), buf)
     }
 
+    pub(super) fn sync(&self, handle: &Arc<Handle>) -> Pending {
+        self.submit(handle, Op::Sync, IoBuf::default())
+    }
+
     fn submit(&self, handle: &Arc<Handle>, op: Op, buf: IoBuf) -> Pending {
-        let (reply, answer) = channel();
+        let place = Arc::<Place>::default();
+        let reply = Reply(Some(place.clone()));
         let job = Job {
             handle: handle.clone(),
             op,
@@ -76,12 +124,12 @@ impl Pool {
             reply,
         };
         match &self.jobs {
-            // A send fails only if no thread is left; the receiver then reports it.
+            // A send fails only if no thread is left; the dropped job reports that.
             Some(jobs) => drop(jobs.send(job)),
             // Without threads the caller does the work.
             None => job.perform(),
         }
-        Pending::new(Answer(answer))
+        Pending::new(Answer(place))
     }
 }
 
@@ -96,9 +144,9 @@ impl Job {
         let result = match op {
             Op::Read(span) => handle.read_span(span, &mut buf),
             Op::Write(offset) => handle.write_full(offset, buf.bytes()),
+            Op::Sync => handle.sync(),
         };
-        // The submitter may have dropped its receiver; then the result is discarded.
-        let _abandoned = reply.send(result.map(|()| buf));
+        reply.leave(result.map(|()| buf));
     }
 }
 
@@ -109,12 +157,29 @@ fn serve(queue: &Mutex<Receiver<Job>>) {
     }
 }
 
-struct Answer(Receiver<Result<IoBuf>>);
+struct Answer(Arc<Place>);
 
 impl Completion for Answer {
     fn wait(self: Box<Self>) -> Result<IoBuf> {
-        self.0
-            .recv()
-            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the I/O threads ended")))
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(result) = state.result.take() {
+                return result;
+            }
+            self.0.left.wait(&mut state);
+        }
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Option<Result<IoBuf>> {
+        let mut state = self.0.state.lock();
+        if state.result.is_none() {
+            state.waker = Some(waker.clone());
+        }
+        state.result.take()
+    }
+
+    fn track(&mut self, tracked: CompactionIo) {
+        let mut state = self.0.state.lock();
+        state.tracked = state.result.is_none().then_some(tracked);
     }
 }

@@ -7,13 +7,14 @@
 //! 2. A slot is reused only after its completion was reaped. The slot of an abandoned operation is
 //!    freed when it is reaped.
 //! 3. A ring is dropped only when nothing is in flight: its destructor waits.
-//! 4. Reads are queued and start with the first wait or when the queue is full; writes start at
-//!    once.
+//! 4. Reads are queued and start with the first wait or when the queue is full; writes and syncs
+//!    start at once.
 //! 5. No failure of a ring fails an operation. An operation that the ring rejects, ends early or
 //!    cancels is done by `pread` or `pwrite`, whose error is then the operation's own. A ring that
 //!    failed is broken and accepts nothing more. Operations that the kernel has already taken still
 //!    complete, which is visible in shared memory. Until then a write is not repeated, because the
-//!    first one could land later, over newer bytes at its place.
+//!    first one could land later, over newer bytes at its place. A sync that failed is not
+//!    repeated either, because the system may have dropped the pages and would report success.
 #![expect(
     unsafe_code,
     reason = "io_uring takes raw pointers; listed in UNSAFE.md"
@@ -23,13 +24,16 @@ use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
 use crate::file::{Completion, Pending};
 use firn_base::clock::Clock;
+use firn_base::count::CompactionIo;
 use firn_base::{Error, ErrorKind, Result};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
 use rustix::fd::AsRawFd;
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// The maximum number of operations in flight on one ring.
@@ -42,6 +46,7 @@ pub(super) const RINGS_MAX: usize = 32;
 enum Op {
     Read(Span),
     Write { offset: u64 },
+    Sync,
 }
 
 enum Slot {
@@ -51,6 +56,9 @@ enum Slot {
         op: Op,
         buf: IoBuf,
         abandoned: bool,
+        /// Dropped, and woken, on completion.
+        tracked: Option<CompactionIo>,
+        waker: Option<Waker>,
     },
     Complete {
         handle: Arc<Handle>,
@@ -113,6 +121,25 @@ pub(super) fn write(handle: &Arc<Handle>, offset: u64, buf: IoBuf) -> Pending {
     submit(handle, Op::Write { offset }, buf)
 }
 
+pub(super) fn sync(handle: &Arc<Handle>) -> Pending {
+    submit(handle, Op::Sync, IoBuf::default())
+}
+
+/// Starts what this thread has queued, and records what has completed. Waits up to `at_most` for
+/// one completion.
+pub(super) fn complete_here(at_most: Duration) {
+    let ring = BORROWED.with_borrow(|borrowed| borrowed.0.clone());
+    if let Some(ring) = ring {
+        let mut ring = ring.lock();
+        if ring.in_flight > 0 {
+            return ring.reap_within(at_most);
+        }
+    }
+    if at_most > Duration::ZERO {
+        std::thread::park_timeout(at_most);
+    }
+}
+
 fn submit(handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Pending {
     if let Some(ring) = borrow() {
         match ring.lock().submit(handle, op, buf) {
@@ -132,8 +159,9 @@ fn submit(handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Pending {
             handle: handle.clone(),
             span,
             buf,
+            tracked: None,
         }),
-        Op::Write { .. } => Pending::done(plainly(handle, op, &mut buf).map(|()| buf)),
+        Op::Write { .. } | Op::Sync => Pending::done(plainly(handle, op, &mut buf).map(|()| buf)),
     }
 }
 
@@ -252,13 +280,18 @@ impl Ring {
                     .offset(offset)
                     .build()
             }
+            Op::Sync => opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
         };
-        let eager = matches!(op, Op::Write { .. });
+        let eager = !matches!(op, Op::Read(_));
         let slot = Slot::InFlight {
             handle: handle.clone(),
             op,
             buf,
             abandoned: false,
+            tracked: None,
+            waker: None,
         };
         match self.slots.get_mut(index) {
             Some(free) => *free = slot,
@@ -299,6 +332,43 @@ impl Ring {
                 Ok(())
             }
         };
+        self.note_entered(entered);
+        self.record_completions();
+    }
+
+    /// As [`Ring::reap`], for at most one completion and at most this long.
+    fn reap_within(&mut self, at_most: Duration) {
+        if self.is_broken() {
+            return self.reap(0);
+        }
+        let waits = at_most > Duration::ZERO && self.uring.completion().is_empty();
+        if waits {
+            let entered = self.enter_for(at_most);
+            self.note_entered(entered);
+        } else if !self.queued.is_empty() {
+            let entered = self.enter(0);
+            self.note_entered(entered);
+        }
+        self.record_completions();
+    }
+
+    /// Waits for one completion, at most this long.
+    fn enter_for(&mut self, at_most: Duration) -> io::Result<()> {
+        #[cfg(test)]
+        tests::fail(Failing::Wait)?;
+        if !self.uring.params().is_feature_ext_arg() {
+            // A kernel before 5.11 waits without a limit, but something is in flight.
+            return self.uring.submit_and_wait(1).map(drop);
+        }
+        let limit = types::Timespec::from(at_most);
+        let args = types::SubmitArgs::new().timespec(&limit);
+        match self.uring.submitter().submit_with_args(1, &args) {
+            Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => Ok(()),
+            entered => entered.map(drop),
+        }
+    }
+
+    fn note_entered(&mut self, entered: io::Result<()>) {
         match entered {
             Ok(()) => {}
             Err(error) if is_passing(&error) => std::thread::yield_now(),
@@ -308,6 +378,9 @@ impl Ring {
             }
         }
         self.note_taken();
+    }
+
+    fn record_completions(&mut self) {
         while let Some(completion) = self.uring.completion().next() {
             let slot = &mut self.slots[completion.user_data() as usize];
             if let Slot::InFlight {
@@ -315,9 +388,13 @@ impl Ring {
                 op,
                 buf,
                 abandoned,
+                tracked,
+                waker,
             } = std::mem::replace(slot, Slot::Free)
             {
                 self.in_flight -= 1;
+                drop(tracked);
+                waker.into_iter().for_each(Waker::wake);
                 if !abandoned {
                     *slot = Slot::Complete {
                         handle,
@@ -339,50 +416,55 @@ impl Ring {
     /// Takes a completed operation out of its slot, after at most one look for completions. `None`
     /// if it is still in flight.
     fn finish(&mut self, index: usize) -> Option<Finished> {
-        for looks in 0..2 {
-            match std::mem::replace(&mut self.slots[index], Slot::Free) {
-                Slot::Complete {
+        self.take(index).or_else(|| {
+            self.reap(1);
+            self.take(index)
+        })
+    }
+
+    /// Takes an operation that has completed, or never will, out of its slot.
+    fn take(&mut self, index: usize) -> Option<Finished> {
+        match std::mem::replace(&mut self.slots[index], Slot::Free) {
+            Slot::Complete {
+                handle,
+                op,
+                buf,
+                result,
+            } => {
+                return Some(Finished::On {
                     handle,
                     op,
                     buf,
                     result,
-                } => {
-                    return Some(Finished::On {
-                        handle,
-                        op,
-                        buf,
-                        result,
-                    });
-                }
-                Slot::InFlight {
-                    handle, op, buf, ..
-                } if self.is_broken() && self.queued.contains(&index) => {
-                    // The kernel never took it.
-                    self.queued.retain(|&queued| queued != index);
-                    self.in_flight -= 1;
-                    return Some(Finished::Never { handle, op, buf });
-                }
-                Slot::InFlight {
-                    handle, op, buf, ..
-                } if self.is_stuck() => {
-                    // The kernel may still use the buffer, so the slot keeps it forever.
-                    let stuck = Finished::Stuck {
-                        handle: handle.clone(),
-                        op,
-                    };
-                    self.slots[index] = Slot::InFlight {
-                        handle,
-                        op,
-                        buf,
-                        abandoned: true,
-                    };
-                    return Some(stuck);
-                }
-                other => self.slots[index] = other,
+                });
             }
-            if looks == 0 {
-                self.reap(1);
+            Slot::InFlight {
+                handle, op, buf, ..
+            } if self.is_broken() && self.queued.contains(&index) => {
+                // The kernel never took it.
+                self.queued.retain(|&queued| queued != index);
+                self.in_flight -= 1;
+                return Some(Finished::Never { handle, op, buf });
             }
+            Slot::InFlight {
+                handle, op, buf, ..
+            } if self.is_stuck() => {
+                // The kernel may still use the buffer, so the slot keeps it forever.
+                let stuck = Finished::Stuck {
+                    handle: handle.clone(),
+                    op,
+                };
+                self.slots[index] = Slot::InFlight {
+                    handle,
+                    op,
+                    buf,
+                    abandoned: true,
+                    tracked: None,
+                    waker: None,
+                };
+                return Some(stuck);
+            }
+            other => self.slots[index] = other,
         }
         None
     }
@@ -424,31 +506,9 @@ enum Finished {
     Stuck { handle: Arc<Handle>, op: Op },
 }
 
-/// An operation on a ring.
-struct Ticket {
-    ring: Arc<Mutex<Ring>>,
-    slot: usize,
-    finished: bool,
-}
-
-impl Completion for Ticket {
-    fn wait(mut self: Box<Self>) -> Result<IoBuf> {
-        // `finish` frees the slot, so the destructor has nothing to abandon.
-        self.finished = true;
-        let finished = loop {
-            let mut ring = self.ring.lock();
-            if let Some(finished) = ring.finish(self.slot) {
-                let is_idle = ring.is_idle() || ring.is_broken();
-                drop(ring);
-                if is_idle {
-                    self.release();
-                }
-                break finished;
-            }
-            // The completion may have been that of another thread's operation on this ring.
-            parking_lot::MutexGuard::unlock_fair(ring);
-        };
-        match finished {
+impl Finished {
+    fn result(self) -> Result<IoBuf> {
+        match self {
             Finished::On {
                 handle,
                 op,
@@ -474,14 +534,14 @@ impl Completion for Ticket {
                 plainly(&handle, op, &mut buf)?;
                 Ok(buf)
             }
-            Finished::Stuck {
-                handle,
-                op: Op::Write { offset },
-            } => {
-                let seconds = STUCK.as_secs();
+            Finished::Stuck { handle, op } => {
+                let (seconds, path) = (STUCK.as_secs(), handle.path.display());
+                let what = match op {
+                    Op::Write { offset } => format!("a write at byte {offset}"),
+                    Op::Read(_) | Op::Sync => "a sync".to_owned(),
+                };
                 let message = format!(
-                    "{}: a write at byte {offset} did not end {seconds} s after its ring failed; reopen the database",
-                    handle.path.display()
+                    "{path}: {what} did not end {seconds} s after its ring failed; reopen the database"
                 );
                 Err(Error::new(ErrorKind::Io, message))
             }
@@ -489,7 +549,62 @@ impl Completion for Ticket {
     }
 }
 
+/// An operation on a ring.
+struct Ticket {
+    ring: Arc<Mutex<Ring>>,
+    slot: usize,
+    finished: bool,
+}
+
+impl Completion for Ticket {
+    fn wait(mut self: Box<Self>) -> Result<IoBuf> {
+        let shared = self.ring.clone();
+        loop {
+            let mut ring = shared.lock();
+            if let Some(finished) = ring.finish(self.slot) {
+                return self.end(ring, finished);
+            }
+            // The completion may have been that of another thread's operation on this ring.
+            parking_lot::MutexGuard::unlock_fair(ring);
+        }
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Option<Result<IoBuf>> {
+        let shared = self.ring.clone();
+        let mut ring = shared.lock();
+        if let Some(finished) = ring.take(self.slot) {
+            return Some(self.end(ring, finished));
+        }
+        if let Slot::InFlight { waker: slot, .. } = &mut ring.slots[self.slot] {
+            *slot = Some(waker.clone());
+        }
+        None
+    }
+
+    fn track(&mut self, tracked: CompactionIo) {
+        if let Slot::InFlight { tracked: slot, .. } = &mut self.ring.lock().slots[self.slot] {
+            *slot = Some(tracked);
+        }
+    }
+}
+
 impl Ticket {
+    /// The result of an operation that was taken from its slot.
+    fn end(
+        &mut self,
+        ring: parking_lot::MutexGuard<'_, Ring>,
+        finished: Finished,
+    ) -> Result<IoBuf> {
+        // The slot is free, so the destructor has nothing to abandon.
+        self.finished = true;
+        let is_idle = ring.is_idle() || ring.is_broken();
+        drop(ring);
+        if is_idle {
+            self.release();
+        }
+        finished.result()
+    }
+
     /// Returns the ring if this thread borrowed it. A ring borrowed by another thread is returned
     /// when that thread ends or waits.
     fn release(&self) {
@@ -518,12 +633,24 @@ struct Later {
     handle: Arc<Handle>,
     span: Span,
     buf: IoBuf,
+    tracked: Option<CompactionIo>,
 }
 
 impl Completion for Later {
     fn wait(mut self: Box<Self>) -> Result<IoBuf> {
         self.handle.read_span(self.span, &mut self.buf)?;
         Ok(self.buf)
+    }
+
+    fn poll(&mut self, _: &Waker) -> Option<Result<IoBuf>> {
+        // Nothing else will do it.
+        let read = self.handle.read_span(self.span, &mut self.buf);
+        self.tracked = None;
+        Some(read.map(|()| std::mem::take(&mut self.buf)))
+    }
+
+    fn track(&mut self, tracked: CompactionIo) {
+        self.tracked = Some(tracked);
     }
 }
 
@@ -532,6 +659,7 @@ fn plainly(handle: &Handle, op: Op, buf: &mut IoBuf) -> Result<()> {
     match op {
         Op::Read(span) => handle.read_span(span, buf),
         Op::Write { offset } => handle.write_full(offset, buf.bytes()),
+        Op::Sync => handle.sync(),
     }
 }
 
@@ -548,6 +676,18 @@ fn complete(handle: &Handle, op: Op, buf: &mut IoBuf, result: i32) -> Result<()>
     match op {
         Op::Read(span) if done == span.len => buf.set_view(span.skip, span.wanted),
         Op::Write { .. } if done == buf.len() => {}
+        Op::Sync if result == 0 => {}
+        Op::Sync => {
+            let errno = Errno::from_raw_os_error(-result);
+            let was_tried = !matches!(
+                errno,
+                Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::INVAL | Errno::OPNOTSUPP
+            );
+            if was_tried {
+                return Err(handle.error("sync", errno));
+            }
+            plainly(handle, op, buf)?;
+        }
         _ => plainly(handle, op, buf)?,
     }
     Ok(())

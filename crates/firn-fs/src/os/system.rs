@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr as uninterrupted};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The number of files that this process may have open, as reported by the system (`ulimit -n`).
 pub fn handles_max() -> usize {
@@ -19,6 +20,12 @@ pub fn handles_max() -> usize {
     limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX)
     })
+}
+
+/// Nanoseconds of processor time that this thread has used.
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The mechanism by which one thread keeps several operations in flight.
@@ -59,6 +66,14 @@ impl IoBackend {
             #[cfg(target_os = "linux")]
             IoBackend::Ring => ring::write(handle, offset, buf),
             _ => Pool::shared().write(handle, offset, buf),
+        }
+    }
+
+    pub(super) fn sync(self, handle: &Arc<Handle>) -> Pending {
+        match self {
+            #[cfg(target_os = "linux")]
+            IoBackend::Ring => ring::sync(handle),
+            _ => Pool::shared().sync(handle),
         }
     }
 }
@@ -108,6 +123,16 @@ impl Fs for OsFs {
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
         std::fs::remove_dir(path).map_err(|error| Error::from_io("remove", path, error))
+    }
+
+    fn complete(&self, at_most: Duration) {
+        match self.backend {
+            #[cfg(target_os = "linux")]
+            IoBackend::Ring => ring::complete_here(at_most),
+            // The pool's threads unpark whoever waits.
+            _ if at_most > Duration::ZERO => std::thread::park_timeout(at_most),
+            _ => {}
+        }
     }
 
     fn name(&self) -> String {

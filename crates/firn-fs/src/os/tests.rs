@@ -188,3 +188,47 @@ fn a_ring_that_fails_fails_no_operation() {
         });
     }
 }
+
+/// Operations that are polled instead of waited for, on each backend: the waker is called, and
+/// the bytes are those of a wait.
+#[test]
+fn operations_in_flight_can_be_polled() {
+    use firn_base::count::IoCounters;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Wake, Waker};
+    use std::time::Duration;
+
+    struct Flag(AtomicBool, std::thread::Thread);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+            self.1.unpark();
+        }
+    }
+    for backend in [IoBackend::Ring, IoBackend::Pool] {
+        let (fs, dir) = (OsFs::with(backend, true), tempfile::tempdir().unwrap());
+        let path = dir.path().join("file");
+        let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
+        let counters = Arc::new(IoCounters::default());
+        let flag = Arc::new(Flag(AtomicBool::new(false), std::thread::current()));
+        let waker = Waker::from(flag.clone());
+        let finish = |pending: crate::Pending| {
+            let mut pending = pending.tracked(counters.begin_compaction_io());
+            while !pending.poll(&waker) {
+                while !flag.0.swap(false, Ordering::SeqCst) {
+                    fs.complete(Duration::from_millis(1));
+                }
+            }
+            assert!(pending.is_done());
+            assert_eq!(counters.compactions.now(), 0);
+            pending.wait()
+        };
+        let mut buf = IoBuf::with_capacity(8192);
+        buf.push(&[5; 8192]);
+        assert_eq!(finish(file.submit_write(0, buf)).unwrap().len(), 8192);
+        assert!(finish(file.submit_sync(&TEST)).unwrap().is_empty());
+        let read = finish(file.submit_read(100, 1000, IoBuf::default()));
+        assert_eq!(read.unwrap().bytes(), [5; 1000]);
+    }
+}

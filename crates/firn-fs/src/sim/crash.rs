@@ -102,6 +102,7 @@ impl SimFs {
 fn successor(disk: &Disk, seed: u64) -> Disk {
     Disk {
         direct: disk.direct,
+        defers: disk.defers,
         next_inode: disk.next_inode,
         cap_bytes: disk.cap_bytes,
         ..Disk::new(seed)

@@ -56,6 +56,10 @@ impl fmt::Debug for AtDeath {
 pub(super) struct Disk {
     pub(super) seed: Seed,
     pub(super) direct: bool,
+    /// True if operations in flight complete when the seed says so.
+    pub(super) defers: bool,
+    /// Operations that blocked although their caller could have suspended.
+    pub(super) blocked: Vec<(OpKind, PathBuf)>,
     pub(super) inodes: BTreeMap<InodeId, Inode>,
     pub(super) next_inode: InodeId,
     pub(super) names: Names,
@@ -75,6 +79,8 @@ impl Disk {
         Self {
             seed: Seed::new(seed),
             direct: false,
+            defers: false,
+            blocked: Vec::new(),
             inodes: BTreeMap::new(),
             next_inode: 1,
             names: Names::default(),

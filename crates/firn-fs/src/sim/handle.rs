@@ -5,12 +5,15 @@ use super::fault::{FaultKind, OpKind};
 use super::inode::SECTOR;
 use super::names::InodeId;
 use crate::buf::IoBuf;
-use crate::file::{File, Lock, Pending};
+use crate::file::{Completion, File, Lock, Pending};
+use firn_base::count::CompactionIo;
+use firn_base::exec::may_suspend;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Waker;
 
 const PAGE: usize = 4096;
 
@@ -26,6 +29,63 @@ pub(super) struct SimFile {
 impl SimFile {
     fn error(&self, verb: &str, fault: FaultKind) -> Error {
         Error::from_io(verb, &self.path, fault.error())
+    }
+
+    /// Notes an operation that blocks although its caller may suspend.
+    fn note_blocking(&self, kind: OpKind) {
+        if may_suspend() {
+            let operation = (kind, self.path.clone());
+            self.disk.lock().blocked.push(operation);
+        }
+    }
+
+    /// An operation in flight, which completes at once unless the file system defers it.
+    fn submit(&self, op: Deferred) -> Pending {
+        let mut disk = self.disk.lock();
+        if !disk.defers {
+            drop(disk);
+            return Pending::done(op.perform(self));
+        }
+        disk.inode(self.inode).handles += 1;
+        let file = SimFile {
+            disk: self.disk.clone(),
+            path: self.path.clone(),
+            inode: self.inode,
+            alignment: self.alignment,
+            writable: self.writable,
+        };
+        Pending::new(InFlight {
+            file,
+            op: Some(op),
+            tracked: None,
+        })
+    }
+
+    fn sync_bytes(&self) -> Result<()> {
+        let mut disk = self.disk.lock();
+        let result = match disk.admit(OpKind::Sync, &self.path)? {
+            Verdict::Pass => {
+                disk.inode(self.inode).sync();
+                Ok(())
+            }
+            Verdict::Fail(FaultKind::LostSync) => Ok(()),
+            Verdict::Fail(fault) => {
+                let mut seed = disk.seed.clone();
+                disk.inode(self.inode).fail_sync(&mut seed);
+                disk.seed = seed;
+                Err(self.error("sync", fault))
+            }
+            Verdict::Die => Err(disk.die(&self.path)),
+        };
+        disk.record(OpKind::Sync, &self.path, 0, &[], result.is_ok());
+        result
+    }
+
+    fn read_into(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()> {
+        let bytes = self.read_bytes(offset, len)?;
+        into.clear();
+        into.push(&bytes);
+        Ok(())
     }
 
     fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
@@ -110,15 +170,89 @@ impl SimFile {
     }
 }
 
+/// An operation that was submitted and has not happened yet.
+enum Deferred {
+    Read(u64, usize, IoBuf),
+    Write(u64, IoBuf),
+    Sync,
+}
+
+impl Deferred {
+    fn kind(&self) -> OpKind {
+        match self {
+            Deferred::Read(..) => OpKind::Read,
+            Deferred::Write(..) => OpKind::Write,
+            Deferred::Sync => OpKind::Sync,
+        }
+    }
+
+    fn perform(self, file: &SimFile) -> Result<IoBuf> {
+        match self {
+            Deferred::Read(offset, len, mut into) => {
+                file.read_into(offset, len, &mut into).map(|()| into)
+            }
+            Deferred::Write(offset, buf) => {
+                file.write_bytes(offset, buf.bytes())?;
+                Ok(buf)
+            }
+            Deferred::Sync => file.sync_bytes().map(|()| IoBuf::default()),
+        }
+    }
+}
+
+/// A deferred operation. It happens when the seed says so, or at the latest when it is waited for
+/// or abandoned. A crash before that leaves nothing of it.
+struct InFlight {
+    file: SimFile,
+    op: Option<Deferred>,
+    tracked: Option<CompactionIo>,
+}
+
+impl InFlight {
+    fn end(&mut self) -> Result<IoBuf> {
+        self.tracked = None;
+        match self.op.take() {
+            Some(op) => op.perform(&self.file),
+            None => Ok(IoBuf::default()),
+        }
+    }
+}
+
+impl Completion for InFlight {
+    fn wait(mut self: Box<Self>) -> Result<IoBuf> {
+        if let Some(op) = &self.op {
+            self.file.note_blocking(op.kind());
+        }
+        self.end()
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Option<Result<IoBuf>> {
+        if self.file.disk.lock().seed.one_in(2) {
+            return Some(self.end());
+        }
+        waker.wake_by_ref();
+        None
+    }
+
+    fn track(&mut self, tracked: CompactionIo) {
+        self.tracked = Some(tracked);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let _abandoned = self.end();
+    }
+}
+
 impl File for SimFile {
     fn read(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()> {
-        let bytes = self.read_bytes(offset, len)?;
-        into.clear();
-        into.push(&bytes);
-        Ok(())
+        self.note_blocking(OpKind::Read);
+        self.read_into(offset, len, into)
     }
 
     fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        self.note_blocking(OpKind::Write);
         assert!(
             self.alignment == 1 || parts.len() == 1,
             "a direct write takes one part"
@@ -126,12 +260,19 @@ impl File for SimFile {
         self.write_bytes(offset, &parts.concat())
     }
 
-    fn submit_read(&self, offset: u64, len: usize, mut into: IoBuf) -> Pending {
-        Pending::done(self.read(offset, len, &mut into).map(|()| into))
+    fn submit_read(&self, offset: u64, len: usize, into: IoBuf) -> Pending {
+        self.submit(Deferred::Read(offset, len, into))
     }
 
     fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending {
-        Pending::done(self.write_bytes(offset, buf.bytes()).map(|()| buf))
+        self.submit(Deferred::Write(offset, buf))
+    }
+
+    fn submit_sync(&self, site: &'static Site) -> Pending {
+        match site.is_on() {
+            true => self.submit(Deferred::Sync),
+            false => Pending::done(Ok(IoBuf::default())),
+        }
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
@@ -149,26 +290,11 @@ impl File for SimFile {
     }
 
     fn sync(&self, site: &'static Site) -> Result<()> {
-        if !site.is_on() {
-            return Ok(());
+        self.note_blocking(OpKind::Sync);
+        match site.is_on() {
+            true => self.sync_bytes(),
+            false => Ok(()),
         }
-        let mut disk = self.disk.lock();
-        let result = match disk.admit(OpKind::Sync, &self.path)? {
-            Verdict::Pass => {
-                disk.inode(self.inode).sync();
-                Ok(())
-            }
-            Verdict::Fail(FaultKind::LostSync) => Ok(()),
-            Verdict::Fail(fault) => {
-                let mut seed = disk.seed.clone();
-                disk.inode(self.inode).fail_sync(&mut seed);
-                disk.seed = seed;
-                Err(self.error("sync", fault))
-            }
-            Verdict::Die => Err(disk.die(&self.path)),
-        };
-        disk.record(OpKind::Sync, &self.path, 0, &[], result.is_ok());
-        result
     }
 
     fn len(&self) -> Result<u64> {

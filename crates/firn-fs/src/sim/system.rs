@@ -3,7 +3,8 @@
 //!
 //! 1. Everything is a function of the seed and the operations: the same run gives the same trace
 //!    and survivors.
-//! 2. Operations in flight complete when they are submitted.
+//! 2. Operations in flight complete when they are submitted; after [`SimFs::defer`], when the seed
+//!    says so, in any order.
 //! 3. Clones are the same file system. [`SimFs::power_cut`] and [`SimFs::kill`] return a new one
 //!    that holds the surviving state, and leave this one failing every operation.
 //!
@@ -24,6 +25,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The simulated file system. See the module's files for its fault model.
 #[derive(Clone)]
@@ -49,6 +51,17 @@ impl SimFs {
         Self {
             disk: Arc::new(Mutex::new(disk)),
         }
+    }
+
+    /// From now on operations in flight complete when the seed says so, at the latest when they are
+    /// waited for. Those that have not at a crash leave nothing.
+    pub fn defer(&self) {
+        self.disk.lock().defers = true;
+    }
+
+    /// The operations that blocked inside a task of a crew, which stops the others.
+    pub fn blocked(&self) -> Vec<(OpKind, PathBuf)> {
+        self.disk.lock().blocked.clone()
     }
 
     /// Adds a fault.
@@ -372,6 +385,10 @@ impl Fs for SimFs {
             disk.names.remove_directory(path);
             Ok(())
         })
+    }
+
+    fn complete(&self, _: Duration) {
+        // Operations complete when they are polled.
     }
 
     fn name(&self) -> String {

@@ -8,6 +8,7 @@ use firn_fs::{Dir, File, Fs, IoBuf, Lock, OpenMode, Pending, SimFs};
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Watched<T>(pub(super) T);
@@ -23,6 +24,10 @@ impl Fs for Watched<SimFs> {
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
         self.0.remove_dir(path)
+    }
+
+    fn complete(&self, at_most: Duration) {
+        self.0.complete(at_most);
     }
 
     fn name(&self) -> String {
@@ -102,6 +107,11 @@ impl File for Watched<Arc<dyn File>> {
     fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending {
         point();
         self.0.submit_write(offset, buf)
+    }
+
+    fn submit_sync(&self, site: &'static Site) -> Pending {
+        point();
+        self.0.submit_sync(site)
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
