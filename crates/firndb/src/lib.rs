@@ -89,5 +89,5 @@ pub use options::tuning::{
     BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering,
     TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
 };
-pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
+pub use options::{Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
 pub use tlsm::{ListSearches, TlsmStats};

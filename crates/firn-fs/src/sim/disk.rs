@@ -6,16 +6,18 @@
 //! 2. A dead disk admits nothing.
 
 use super::fault::{Fault, FaultKind, OpKind};
+use super::handle::InFlight;
 use super::inode::Inode;
 use super::names::{InodeId, Names};
 use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 use firn_base::{Error, Result};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// One logged operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub(super) struct Disk {
     pub(super) direct: bool,
     /// True if operations in flight complete when the seed says so.
     pub(super) defers: bool,
+    /// Those that were deferred, some of which have happened since.
+    pub(super) in_flight: Vec<Weak<Mutex<InFlight>>>,
     /// Operations that blocked although their caller could have suspended.
     pub(super) blocked: Vec<(OpKind, PathBuf)>,
     pub(super) inodes: BTreeMap<InodeId, Inode>,
@@ -80,6 +84,7 @@ impl Disk {
             seed: Seed::new(seed),
             direct: false,
             defers: false,
+            in_flight: Vec::new(),
             blocked: Vec::new(),
             inodes: BTreeMap::new(),
             next_inode: 1,

@@ -54,11 +54,16 @@ impl SimFile {
             alignment: self.alignment,
             writable: self.writable,
         };
-        Pending::new(InFlight {
+        let in_flight = Arc::new(Mutex::new(InFlight {
             file,
             op: Some(op),
+            result: None,
             tracked: None,
-        })
+            waker: None,
+        }));
+        disk.in_flight.push(Arc::downgrade(&in_flight));
+        drop(disk);
+        Pending::new(Handle(in_flight))
     }
 
     fn sync_bytes(&self) -> Result<()> {
@@ -171,6 +176,7 @@ impl SimFile {
 }
 
 /// An operation that was submitted and has not happened yet.
+#[derive(Debug)]
 enum Deferred {
     Read(u64, usize, IoBuf),
     Write(u64, IoBuf),
@@ -202,46 +208,60 @@ impl Deferred {
 
 /// A deferred operation. It happens when the seed says so, or at the latest when it is waited for
 /// or abandoned. A crash before that leaves nothing of it.
-struct InFlight {
+#[derive(Debug)]
+pub(super) struct InFlight {
     file: SimFile,
     op: Option<Deferred>,
+    result: Option<Result<IoBuf>>,
     tracked: Option<CompactionIo>,
+    waker: Option<Waker>,
 }
 
 impl InFlight {
-    fn end(&mut self) -> Result<IoBuf> {
-        self.tracked = None;
-        match self.op.take() {
-            Some(op) => op.perform(&self.file),
-            None => Ok(IoBuf::default()),
+    /// Lets the operation happen, unless it has.
+    pub(super) fn happen(&mut self) {
+        if let Some(op) = self.op.take() {
+            self.result = Some(op.perform(&self.file));
+            self.tracked = None;
+            self.waker.take().into_iter().for_each(Waker::wake);
         }
+    }
+
+    fn take(&mut self) -> Result<IoBuf> {
+        self.happen();
+        self.result.take().unwrap_or_else(|| Ok(IoBuf::default()))
     }
 }
 
-impl Completion for InFlight {
-    fn wait(mut self: Box<Self>) -> Result<IoBuf> {
-        if let Some(op) = &self.op {
-            self.file.note_blocking(op.kind());
+/// The side of whoever submitted it.
+struct Handle(Arc<Mutex<InFlight>>);
+
+impl Completion for Handle {
+    fn wait(self: Box<Self>) -> Result<IoBuf> {
+        let mut in_flight = self.0.lock();
+        if let Some(op) = &in_flight.op {
+            in_flight.file.note_blocking(op.kind());
         }
-        self.end()
+        in_flight.take()
     }
 
     fn poll(&mut self, waker: &Waker) -> Option<Result<IoBuf>> {
-        if self.file.disk.lock().seed.one_in(2) {
-            return Some(self.end());
+        let mut in_flight = self.0.lock();
+        if in_flight.op.is_some() {
+            in_flight.waker = Some(waker.clone());
+            return None;
         }
-        waker.wake_by_ref();
-        None
+        Some(in_flight.take())
     }
 
     fn track(&mut self, tracked: CompactionIo) {
-        self.tracked = Some(tracked);
+        self.0.lock().tracked = Some(tracked);
     }
 }
 
-impl Drop for InFlight {
+impl Drop for Handle {
     fn drop(&mut self) {
-        let _abandoned = self.end();
+        self.0.lock().happen();
     }
 }
 

@@ -17,6 +17,7 @@ use super::handle::{DIRECT_ALIGNMENT, SimFile, SimLock};
 use super::inode::Inode;
 use super::names::Change;
 use crate::file::{Dir, File, Fs, Lock, OpenMode, parent};
+use firn_base::seed::Seed;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -387,8 +388,26 @@ impl Fs for SimFs {
         })
     }
 
-    fn complete(&self, _: Duration) {
-        // Operations complete when they are polled.
+    /// Lets some of the deferred operations happen, in an order that the seed chooses; at least one
+    /// if the caller would wait.
+    fn complete(&self, at_most: Duration) {
+        let mut disk = self.disk.lock();
+        let mut waiting = std::mem::take(&mut disk.in_flight);
+        let mut seed = Seed::new(disk.seed.next_u64());
+        drop(disk);
+        waiting.retain(|operation| operation.strong_count() > 0);
+        let mut must_one = at_most > Duration::ZERO;
+        for count in (1..=waiting.len()).rev() {
+            let at = seed.below(count as u64) as usize;
+            waiting.swap(at, count - 1);
+            if must_one || seed.one_in(3) {
+                must_one = false;
+                if let Some(operation) = waiting.swap_remove(count - 1).upgrade() {
+                    operation.lock().happen();
+                }
+            }
+        }
+        self.disk.lock().in_flight.extend(waiting);
     }
 
     fn name(&self) -> String {

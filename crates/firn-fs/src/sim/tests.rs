@@ -2,12 +2,16 @@
 //! data under some seed, and a program that follows it never does.
 
 use super::{CrashPlan, Fault, FaultKind, Keep, OpKind, SECTOR, SimFs};
+use crate::file::Fs;
 use crate::{File, IoBuf, OpenMode};
 use firn_base::seed::Seed;
 use firn_base::site::TEST;
 use firn_base::{ErrorKind, Result};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 const SEEDS: u64 = 200;
 
@@ -511,4 +515,53 @@ fn one_seed_one_run() {
         distinct.insert(vec![(a.trace_hash().to_string().into(), Vec::new())]);
     }
     assert!(distinct.len() > 50, "{}", distinct.len());
+}
+
+/// Deferred operations happen in orders that differ by seed, and a sync does not cover a write that
+/// has not happened.
+#[test]
+fn deferred_operations_happen_when_the_seed_says_so() {
+    let (mut uncovered, mut orders) = (0, BTreeSet::new());
+    for seed in 0..SEEDS {
+        let fs = fresh(seed);
+        fs.defer();
+        let file = fs.open(&dir().join("file"), OpenMode::Create).unwrap();
+        let bytes = |byte: u8| {
+            let mut buf = IoBuf::default();
+            buf.push(&[byte; SECTOR]);
+            buf
+        };
+        let mut in_flight = vec![
+            Some(file.submit_write(0, bytes(1))),
+            Some(file.submit_write(SECTOR as u64, bytes(2))),
+            Some(file.submit_sync(&TEST)),
+        ];
+        assert_eq!(file.len().unwrap(), 0, "nothing has happened yet");
+        let mut order = Vec::new();
+        while order.len() < 3 {
+            fs.complete(Duration::from_millis(1));
+            for (i, slot) in in_flight.iter_mut().enumerate() {
+                if slot.as_mut().is_some_and(|one| one.poll(Waker::noop())) {
+                    slot.take().unwrap().wait().unwrap();
+                    order.push(i);
+                }
+            }
+        }
+        orders.insert(order);
+        assert_eq!(file.len().unwrap(), 2 * SECTOR as u64);
+        let plan = CrashPlan {
+            seed,
+            data: Keep::Nothing,
+            names: Some(u64::MAX),
+        };
+        let left = fs.power_cut_with(plan).used();
+        uncovered += usize::from(left < 2 * SECTOR as u64);
+    }
+    assert!(orders.len() > 2, "{orders:?}");
+    assert!(uncovered > SEEDS as usize / 4, "{uncovered}");
+    let fs = fresh(1);
+    fs.defer();
+    let file = fs.open(&dir().join("file"), OpenMode::Create).unwrap();
+    drop(file.submit_sync(&TEST));
+    assert!(fs.blocked().is_empty(), "nobody could have suspended");
 }

@@ -28,8 +28,9 @@ use super::write::{SstMeta, SstOptions};
 use crate::mechanisms;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
+use firn_base::exec::block_on;
 use firn_base::{Result, SeqNo, Tag};
-use firn_fs::{BUFFER_ALIGN, File};
+use firn_fs::{BUFFER_ALIGN, File, Pending};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -228,12 +229,26 @@ impl SstAppender {
         Ok(())
     }
 
+    /// The write that the next `add` may wait for. As `SstWriter::wants`.
+    #[inline]
+    pub fn wants(&mut self) -> Option<&mut Pending> {
+        self.out.wants(self.bytes.len() + 2 * self.block_bytes)
+    }
+
     /// Ends the append and syncs the file. `replaced` counts the entries of the blocks that were
     /// not kept.
     ///
     /// # Errors
     /// The error of a write or sync; the append must then be abandoned.
-    pub fn finish(mut self, replaced: &Properties) -> Result<SstMeta> {
+    pub fn finish(self, replaced: &Properties) -> Result<SstMeta> {
+        block_on(self.end(replaced))
+    }
+
+    /// As [`SstAppender::finish`], but suspends where a crew polls it.
+    ///
+    /// # Errors
+    /// As `finish`.
+    pub async fn end(mut self, replaced: &Properties) -> Result<SstMeta> {
         self.keep_before(None)?;
         self.end_region()?;
         let (old, added) = (self.base.properties(), &self.added);
@@ -256,12 +271,14 @@ impl SstAppender {
             smallest: self.smallest.unwrap_or_default(),
             largest: self.largest,
         };
-        self.out.finish(
-            &sites::SST_APPEND_SYNC,
-            self.filter.as_bytes(),
-            self.index,
-            properties,
-            self.data_bytes,
-        )
+        self.out
+            .finish(
+                &sites::SST_APPEND_SYNC,
+                self.filter.as_bytes(),
+                self.index,
+                properties,
+                self.data_bytes,
+            )
+            .await
     }
 }

@@ -8,7 +8,7 @@ use super::read::Sst;
 use super::window::Window;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
-use firn_fs::IoBuf;
+use firn_fs::{IoBuf, Pending};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,19 +41,16 @@ pub struct BlocksIter {
 }
 
 impl BlocksIter {
-    /// Begins on the first entry of `blocks`, whose numbers ascend. With `alone`, only one read is
-    /// in flight at a time.
-    ///
-    /// # Errors
-    /// `Corruption` and `Io`, as for `next`.
+    /// An iterator over `blocks`, whose numbers ascend, on no entry yet. With `alone`, only one read
+    /// is in flight at a time.
     pub fn new(
         table: Arc<Sst>,
         blocks: Arc<[usize]>,
         stretch_bytes: usize,
         cause: Cause,
         alone: bool,
-    ) -> Result<BlocksIter> {
-        let mut iter = BlocksIter {
+    ) -> BlocksIter {
+        BlocksIter {
             table,
             blocks,
             cause,
@@ -68,10 +65,46 @@ impl BlocksIter {
                 ..Properties::default()
             },
             reads_most: 0,
+        }
+    }
+
+    /// Moves to the first entry. REQUIRES: the iterator was not moved yet.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, as for `next`.
+    pub fn first(&mut self) -> Result<()> {
+        self.enter()?;
+        self.count();
+        Ok(())
+    }
+
+    /// The read that `first` or the next `next` waits for, if it is not known to have completed.
+    pub fn wants(&mut self) -> Option<&mut Pending> {
+        let at = match &self.cursor {
+            None => self.at,
+            Some(cursor) if cursor.ends().1 => self.at + 1,
+            Some(_) => return None,
         };
-        iter.enter()?;
-        iter.count();
-        Ok(iter)
+        let number = *self.blocks.get(at)?;
+        if self.is_large(number) {
+            return None;
+        }
+        let holds =
+            |ahead: &Option<Ahead>| ahead.as_ref().is_some_and(|a| a.places.contains(&at));
+        let ahead = if holds(&self.held) {
+            &mut self.held
+        } else {
+            if !holds(&self.next) {
+                self.next = Some(self.look_ahead(at, Vec::new()));
+            }
+            &mut self.next
+        };
+        let ahead = ahead.as_mut()?;
+        let is_cached = ahead.cached.iter().any(|(place, _)| *place == at);
+        match is_cached {
+            true => None,
+            false => ahead.window.wants(&self.table, number),
+        }
     }
 
     /// True if the cursor is on an entry.

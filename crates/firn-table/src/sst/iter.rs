@@ -16,7 +16,7 @@ use crate::admission::Admission;
 use crate::value::Value;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
-use firn_fs::IoBuf;
+use firn_fs::{IoBuf, Pending};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -496,6 +496,53 @@ impl SstIter {
             self.stream = None;
         }
         decoded.map(Arc::new)
+    }
+
+    /// The read that the next `next` waits for, if it is not known to have completed. For a cursor
+    /// that streams forward. A block that is read alone is not among them.
+    #[inline]
+    pub fn wants(&mut self) -> Option<&mut Pending> {
+        let cursor = self.cursor.as_ref()?;
+        match cursor.ends() {
+            (_, true) => self.read_of(self.block + 1),
+            _ => None,
+        }
+    }
+
+    /// The read that a seek to `from`, or to the first entry, waits for. As [`SstIter::wants`].
+    pub fn prepare(&mut self, from: Option<&[u8]>) -> Option<&mut Pending> {
+        let block = from.map_or(0, |key| self.table.index().find(key));
+        self.read_of(block)
+    }
+
+    /// True if no entry of the table follows the current one.
+    pub fn is_at_end(&self) -> bool {
+        let is_last = |cursor: &BlockIter| cursor.ends().1;
+        self.block + 1 >= self.table.index().len() && self.cursor.as_ref().is_none_or(is_last)
+    }
+
+    /// The read of `block`, which is begun if it is not in flight.
+    fn read_of(&mut self, block: usize) -> Option<&mut Pending> {
+        let Access::Streaming { bytes, cause } = self.access else {
+            return None;
+        };
+        if block >= self.table.index().len() || self.is_alone(block, bytes) {
+            return None;
+        }
+        let holds = |stream: &Option<(Range<usize>, Window)>| {
+            let blocks = stream.as_ref().map(|(blocks, _)| blocks);
+            blocks.is_some_and(|blocks| blocks.contains(&block))
+        };
+        let stream = if holds(&self.stream) {
+            &mut self.stream
+        } else {
+            if !holds(&self.next_stream) {
+                self.next_stream = Some(self.submit(block, bytes, cause));
+            }
+            &mut self.next_stream
+        };
+        let (_, window) = stream.as_mut()?;
+        window.wants(&self.table, block)
     }
 
     /// True if `block` is larger than one read. Such a block is read only when it is needed, and

@@ -3,7 +3,7 @@
 //! parallel.
 //!
 //! A block larger than such a buffer passes through it piece by piece. So at most two buffers are
-//! in memory besides the value of the block.
+//! in memory besides the value of the block, or three if somebody else submits the writes.
 //!
 //! Output begins at an offset aligned for the file, and nothing before it is touched.
 
@@ -16,13 +16,20 @@ use super::read::Extent;
 use super::write::{SstMeta, SstOptions};
 use firn_base::checksum::{Crc32c, crc32c};
 use firn_base::count::{Cause, IoCounters};
+use firn_base::exec::may_suspend;
 use firn_base::site::Site;
 use firn_base::sync::Mutex;
 use firn_base::{FileId, Result, Tag};
-use firn_fs::{File, IoBuf, Pending, give_back_if_large};
+use firn_fs::{File, IoBuf, Pending, WriteQueue, give_back_if_large};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A file that is written from some offset on. Dropping it waits for the write in flight, which
+/// Writes in flight while the next buffer fills; more if they wait for somebody else to submit
+/// them.
+const IN_FLIGHT: usize = 1;
+const IN_FLIGHT_QUEUED: usize = 2;
+
+/// A file that is written from some offset on. Dropping it waits for the writes in flight, which
 /// must not overwrite the output of another attempt.
 pub(super) struct Out {
     file: Arc<dyn File>,
@@ -35,14 +42,17 @@ pub(super) struct Out {
     compressing: Arc<Mutex<()>>,
     packed: Vec<u8>,
     buffer: IoBuf,
-    in_flight: Option<Pending>,
+    /// In order.
+    in_flight: VecDeque<Pending>,
+    /// Whoever submits the writes; `None` if this does.
+    writes: Option<Arc<WriteQueue>>,
     /// The file offset at which the buffer begins.
     at: u64,
 }
 
 impl Drop for Out {
     fn drop(&mut self) {
-        if let Some(pending) = self.in_flight.take() {
+        for pending in self.in_flight.drain(..) {
             // The caller that abandons the table has an error of its own.
             let _ended = pending.wait();
         }
@@ -70,7 +80,8 @@ impl Out {
             counters,
             cause,
             packed: Vec::new(),
-            in_flight: None,
+            in_flight: VecDeque::new(),
+            writes: options.writes.clone(),
             at: start,
         }
     }
@@ -160,7 +171,7 @@ impl Out {
     /// Puts the buffer's aligned part in flight. The rest starts the next buffer.
     fn put_in_flight(&mut self) -> Result<()> {
         let aligned = self.buffer.len() - self.buffer.len() % self.file.alignment();
-        let mut next = match self.in_flight.take() {
+        let mut next = match self.take_buffer() {
             Some(pending) => pending.wait()?,
             None => IoBuf::with_capacity(self.io_bytes + self.block_bytes),
         };
@@ -169,9 +180,73 @@ impl Out {
         self.buffer.truncate(aligned);
         let full = std::mem::replace(&mut self.buffer, next);
         self.counters.wrote(self.cause, aligned);
-        self.in_flight = Some(self.file.submit_write(self.at, full));
+        self.submit(full);
         self.at += aligned as u64;
         Ok(())
+    }
+
+    fn in_flight_max(&self) -> usize {
+        match self.writes {
+            Some(_) => IN_FLIGHT_QUEUED,
+            None => IN_FLIGHT,
+        }
+    }
+
+    /// The oldest write, if its buffer is free or no more may be in flight.
+    fn take_buffer(&mut self) -> Option<Pending> {
+        let is_full = self.in_flight.len() >= self.in_flight_max();
+        let is_done = self.in_flight.front().is_some_and(Pending::is_done);
+        (is_full || is_done)
+            .then(|| self.in_flight.pop_front())
+            .flatten()
+    }
+
+    fn submit(&mut self, buf: IoBuf) {
+        let pending = match &self.writes {
+            Some(queue) => queue.write(&self.file, self.at, buf),
+            None => self.tracked(self.file.submit_write(self.at, buf)),
+        };
+        self.in_flight.push_back(pending);
+    }
+
+    fn tracked(&self, pending: Pending) -> Pending {
+        match self.cause {
+            Cause::Compaction => pending.tracked(self.counters.begin_compaction_io()),
+            _ => pending,
+        }
+    }
+
+    /// The write that `bytes` more would wait for, if it is not known to have completed.
+    #[inline]
+    pub(super) fn wants(&mut self, bytes: usize) -> Option<&mut Pending> {
+        let is_full = self.buffer.len() + bytes >= self.io_bytes
+            && self.in_flight.len() >= self.in_flight_max();
+        let oldest = self.in_flight.front_mut();
+        oldest.filter(|pending| is_full && !pending.is_done())
+    }
+
+    /// Writes the buffer as the last one and syncs the file.
+    async fn end(&mut self, site: &'static Site) -> Result<()> {
+        if !may_suspend() {
+            for pending in self.in_flight.drain(..) {
+                pending.wait()?;
+            }
+            self.file.write(self.at, &[self.buffer.bytes()])?;
+            return self.file.sync(site);
+        }
+        let last = std::mem::take(&mut self.buffer);
+        self.submit(last);
+        while let Some(pending) = self.in_flight.front_mut() {
+            pending.ready().await;
+            self.in_flight.pop_front().map_or(Ok(()), |pending| pending.wait().map(drop))?;
+        }
+        // Only now, because a sync does not cover writes that are in flight.
+        let mut synced = match &self.writes {
+            Some(queue) => queue.sync(&self.file, site),
+            None => self.tracked(self.file.submit_sync(site)),
+        };
+        synced.ready().await;
+        synced.wait().map(drop)
     }
 
     fn section(&mut self, bytes: &[u8]) -> Handle {
@@ -186,7 +261,7 @@ impl Out {
 
     /// Writes filter, index, properties and footer after the blocks, of which `data_bytes` are
     /// live, and syncs the file.
-    pub(super) fn finish(
+    pub(super) async fn finish(
         mut self,
         site: &'static Site,
         filter: &[u8],
@@ -212,15 +287,11 @@ impl Out {
         self.buffer.push(&footer.encode(footer_offset));
         let valid_len = footer_offset + FOOTER_BYTES as u64;
         self.buffer.pad_to(self.file.alignment());
-        if let Some(pending) = self.in_flight.take() {
-            pending.wait()?;
-        }
         let data_left = data_end.saturating_sub(self.at) as usize;
         self.counters.wrote(self.cause, data_left);
         self.counters
             .wrote(Cause::Index, self.buffer.len() - data_left);
-        self.file.write(self.at, &[self.buffer.bytes()])?;
-        self.file.sync(site)?;
+        self.end(site).await?;
         let extent = Extent {
             valid_len,
             footer_offset,

@@ -7,6 +7,7 @@ mod lazy;
 use super::block_iter::BlockIter;
 use super::*;
 use crate::{BlockCache, TableContext};
+use firn_base::exec::block_on;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::{Kind, compare};
 use firn_base::seed::Seed;
@@ -486,9 +487,8 @@ fn verify_lying(
         index.add(bounds.0.as_bytes(), bounds.1.as_bytes(), handle);
     }
     change(&mut properties);
-    let meta = out
-        .finish(&firn_base::site::TEST, &[], index, properties, data_bytes)
-        .unwrap();
+    let site = &firn_base::site::TEST;
+    let meta = block_on(out.finish(site, &[], index, properties, data_bytes)).unwrap();
     let file = open_file(&fs, &path, OpenMode::Read).unwrap();
     Arc::new(Sst::open(file, FileId(7), meta.extent, context())?).verify()
 }

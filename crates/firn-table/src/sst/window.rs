@@ -87,19 +87,37 @@ impl Window {
     ) -> Window {
         let submit = |read: &Stretch| {
             table.context().counters.read(cause, read.len);
-            let pending =
-                table
-                    .file()
-                    .submit_read(read.offset, read.len, spare.pop().unwrap_or_default());
+            let counters = &table.context().counters;
+            let buf = spare.pop().unwrap_or_default();
+            let pending = table.file().submit_read(read.offset, read.len, buf);
             Read {
                 offset: read.offset,
-                pending: Some(pending),
+                pending: Some(match cause {
+                    Cause::Compaction => pending.tracked(counters.begin_compaction_io()),
+                    _ => pending,
+                }),
                 buf: IoBuf::default(),
             }
         };
         Window {
             reads: reads.iter().map(submit).collect(),
         }
+    }
+
+    /// The place of the read of `block` among all.
+    fn place(&self, table: &Sst, block: usize) -> usize {
+        let offset = table.index().handle(block).offset;
+        self.reads
+            .partition_point(|read| read.offset <= offset)
+            .wrapping_sub(1)
+    }
+
+    /// The read of `block`, if it is not known to have completed. REQUIRES: the block was among the
+    /// submitted ones.
+    pub(super) fn wants(&mut self, table: &Sst, block: usize) -> Option<&mut Pending> {
+        let at = self.place(table, block);
+        let pending = self.reads.get_mut(at)?.pending.as_mut();
+        pending.filter(|pending| !pending.is_done())
     }
 
     /// The bytes of `block` as stored, not checked yet. REQUIRES: it was among the submitted
@@ -109,10 +127,7 @@ impl Window {
     /// `Io` of its read; `Corruption` if the file ends before it.
     pub(super) fn stored(&mut self, table: &Sst, block: usize) -> Result<&[u8]> {
         let handle = table.index().handle(block);
-        let at = self
-            .reads
-            .partition_point(|read| read.offset <= handle.offset)
-            .wrapping_sub(1);
+        let at = self.place(table, block);
         let missing = || table.damaged(block, "a block; the file ends before it");
         let read = self.reads.get_mut(at).ok_or_else(missing)?;
         if let Some(pending) = read.pending.take() {

@@ -17,10 +17,11 @@ use super::properties::Properties;
 use super::read::Extent;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
+use firn_base::exec::block_on;
 use firn_base::key::Tag;
 use firn_base::sync::Mutex;
 use firn_base::{FileId, Limits, Result, SeqNo};
-use firn_fs::File;
+use firn_fs::{File, Pending, WriteQueue};
 use std::sync::Arc;
 
 /// The options for writing a table.
@@ -42,6 +43,8 @@ pub struct SstOptions {
     pub io_bytes: usize,
     /// The table's owner.
     pub owner: TableOwner,
+    /// Whoever submits the writes, if the writer does not.
+    pub writes: Option<Arc<WriteQueue>>,
     /// Held while a large block is compressed, because that takes as much memory again. Only one of
     /// the writers that share it compresses at a time.
     pub compressing: Arc<Mutex<()>>,
@@ -62,6 +65,7 @@ impl SstOptions {
                 uuid: [0; 16],
                 log_id: FileId(0),
             },
+            writes: None,
             compressing: Arc::default(),
         }
     }
@@ -211,11 +215,26 @@ impl SstWriter {
         (filter, capacity)
     }
 
+    /// The write that the next `add` may wait for, if it is not known to have completed. The pieces
+    /// of a value larger than a buffer are not among them.
+    #[inline]
+    pub fn wants(&mut self) -> Option<&mut Pending> {
+        self.out.wants(self.block.len() + self.options.block_bytes)
+    }
+
     /// Ends the table and syncs its file.
     ///
     /// # Errors
     /// The error of a write or sync; the table must then be abandoned.
-    pub fn finish(mut self) -> Result<SstMeta> {
+    pub fn finish(self) -> Result<SstMeta> {
+        block_on(self.end())
+    }
+
+    /// As [`SstWriter::finish`], but suspends where a crew polls it.
+    ///
+    /// # Errors
+    /// As `finish`.
+    pub async fn end(mut self) -> Result<SstMeta> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
@@ -225,12 +244,15 @@ impl SstWriter {
         properties.filter_capacity = filter_capacity;
         properties.filter_keys = self.hashes.len() as u64;
         properties.largest = self.last_key;
-        self.out.finish(
-            &sites::SST_SYNC,
-            filter.as_bytes(),
-            self.index,
-            properties,
-            data_bytes,
-        )
+        let index = self.index;
+        self.out
+            .finish(
+                &sites::SST_SYNC,
+                filter.as_bytes(),
+                index,
+                properties,
+                data_bytes,
+            )
+            .await
     }
 }

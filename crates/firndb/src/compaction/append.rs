@@ -1,7 +1,6 @@
 //! Compaction of a table's entries into the tables below it, one table at a time, by appends where
-//! that is cheaper (How::Append; BlockDB, III and IV). The plan is cut into sub-tasks, one for each
-//! table of the output's level. They share nothing, so they may run concurrently; [`collect`]
-//! combines their outputs in key order, whatever the order in which they ended.
+//! that is cheaper (How::Append; BlockDB, III and IV). The plan is cut into sub-tasks
+//! (`sub_task.rs`), one for each table of the output's level.
 //!
 //! A sub-task:
 //! 1. scans its input to find the blocks that it falls into (`Dirty`), and buffers it if it is
@@ -20,44 +19,32 @@
 
 use super::entries::{BoundedEntries, BufferedEntries, MergePair, UpperEntries};
 use super::grain::{self, Choice, Grain};
-use super::merge::{
-    CompactionContext, CompactionOutput, LevelContext, Output, Steps, write_tables,
-};
+use super::merge::{CompactionContext, LevelContext, Output, Steps, settle, write_unnamed};
+use super::sub_task::{KeyBounds, Piece, Run, even_cut};
 use super::visibility::Versions;
 use crate::compaction::plan::Plan;
 use crate::event::GrainRule;
 use crate::files::FileName;
-use crate::manifest::{Edit, Level, TableMeta};
+use crate::manifest::{Level, TableMeta};
 use crate::mechanisms;
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
 use crate::read::table_run::TableRun;
+use firn_base::Result;
 use firn_base::count::Cause;
-use firn_base::{FileId, Result, SeqNo, Tag};
+use firn_base::exec::may_suspend;
 use firn_fs::OpenMode;
 use firn_table::sites::SST_APPEND_SYNC;
-use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta};
+use firn_table::sst::{
+    Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta, SstOptions,
+};
 use std::sync::Arc;
 
 /// One table of the output's level, and the keys that are merged into it.
 #[derive(Debug, Clone)]
-pub(crate) struct SubTask {
+pub(crate) struct AppendTask {
     child: Arc<TableRun>,
-    /// The first user key; the first sub-task has no lower bound.
-    from: Option<Vec<u8>>,
-    /// The user key after the last; the last sub-task has no upper bound.
-    to: Option<Vec<u8>>,
-}
-
-/// The output of a sub-task.
-#[derive(Debug, Default)]
-pub(crate) struct Piece {
-    add: Vec<TableMeta>,
-    created: Vec<FileId>,
-    grown: Option<GrownTable>,
-    choice: Option<Choice>,
-    pub(crate) bytes_in: u64,
-    bytes_out: u64,
+    keys: KeyBounds,
 }
 
 /// A table with appended blocks, once they are installed.
@@ -92,20 +79,9 @@ fn cut_back(run: &TableRun, file_bytes: u64, context: &CompactionContext) {
     });
 }
 
-impl Piece {
-    /// Removes the output.
-    pub(crate) fn undo(&self, context: &CompactionContext) {
-        for id in &self.created {
-            // A file that cannot be removed now is an orphan, which the next open removes.
-            let _left = context.files.remove(FileName::Table(*id));
-        }
-        self.grown.iter().for_each(|grown| grown.undo(context));
-    }
-}
-
 /// The sub-tasks of `plan`, in key order. Borders are user keys, so that a tombstone goes to the
 /// same table as the entries that it hides. Keys between two tables go to the earlier one.
-pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
+pub(super) fn append_tasks(plan: &Plan) -> Vec<AppendTask> {
     let children: Vec<&Arc<TableRun>> = plan.children().collect();
     let from = |i: usize| {
         (i > 0)
@@ -113,10 +89,12 @@ pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
             .flatten()
             .map(|run| run.meta.smallest.clone())
     };
-    let task = |(i, child): (usize, &&Arc<TableRun>)| SubTask {
+    let task = |(i, child): (usize, &&Arc<TableRun>)| AppendTask {
         child: Arc::clone(child),
-        from: from(i),
-        to: from(i + 1),
+        keys: KeyBounds {
+            from: from(i),
+            to: from(i + 1),
+        },
     };
     children.iter().enumerate().map(task).collect()
 }
@@ -129,44 +107,17 @@ fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<TableRun>> {
         .map(|(_, run)| run)
 }
 
-/// The output of all sub-tasks of `plan`, in the order of [`sub_tasks`], as one edit.
-pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
-    let drop = plan
-        .tables
-        .iter()
-        .map(|(level, run)| (*level, run.meta.id))
-        .collect();
-    let mut made = CompactionOutput {
-        edit: Edit {
-            drop,
-            ..Edit::default()
-        },
-        ..CompactionOutput::default()
-    };
-    for piece in pieces {
-        made.edit
-            .add
-            .extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
-        made.created.extend(piece.created);
-        made.grown.extend(piece.grown);
-        made.choices.extend(piece.choice);
-        made.bytes_in += piece.bytes_in;
-        made.bytes_out += piece.bytes_out;
-    }
-    made
-}
-
 /// Runs one sub-task. If it fails, nothing that it wrote counts.
 ///
 /// # Errors
 /// The error of reading or writing.
-pub(crate) async fn run_sub_task(
-    task: &SubTask,
+pub(super) async fn run_append(
+    task: &AppendTask,
     plan: &Plan,
     around: &LevelContext,
-    snapshots: &[SeqNo],
-    context: &CompactionContext,
+    run: Run<'_>,
 ) -> Result<Piece> {
+    let context = run.context;
     let child = task.child.table()?.sst()?.clone();
     let incoming = Incoming {
         task,
@@ -180,7 +131,7 @@ pub(crate) async fn run_sub_task(
             ..Piece::default()
         });
     }
-    let above = incoming.again(held)?;
+    let above = incoming.again(held).await?;
     let (mut grain, mut rule) = choose(&child, task, &dirty, around, context);
     // From here to the end of the append, every failure must release the right to append.
     if grain == Grain::Block && !task.child.begin_append() {
@@ -197,8 +148,7 @@ pub(crate) async fn run_sub_task(
     let merge = Merging {
         around,
         level: plan.level,
-        snapshots,
-        context,
+        run,
     };
     let mut piece = match grain {
         Grain::Table => merge.rewrite(&child, above, dirty.incoming_bytes).await?,
@@ -217,7 +167,7 @@ pub(crate) async fn run_sub_task(
 
 fn choose(
     child: &Sst,
-    task: &SubTask,
+    task: &AppendTask,
     dirty: &Dirty,
     around: &LevelContext,
     context: &CompactionContext,
@@ -248,32 +198,28 @@ fn choose(
 
 /// The input of a sub-task, from the upper level.
 struct Incoming<'a> {
-    task: &'a SubTask,
+    task: &'a AppendTask,
     plan: &'a Plan,
     context: &'a CompactionContext,
 }
 
 impl Incoming<'_> {
     /// The input, positioned on its first entry.
-    fn open(&self) -> Result<BoundedEntries<'_, MergeIter>> {
+    async fn open(&self) -> Result<BoundedEntries<'_, MergeIter>> {
         let access = Access::Streaming {
             bytes: self.context.stretch_bytes,
             cause: Cause::Compaction,
         };
         // Input after the end is for another sub-task to read.
         let of = |run: &Arc<TableRun>| {
-            LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref())
+            LevelIter::of(vec![run.clone()], access).until(self.task.keys.to.as_deref())
         };
         let iter = |run: &Arc<TableRun>| RunIter::Level(Box::new(of(run)));
         let children = upper(self.plan).map(iter);
-        let mut merge = MergeIter::new(children.collect());
-        match &self.task.from {
-            Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,
-            None => merge.first()?,
-        }
+        let merge = MergeIter::starting(children.collect(), self.task.keys.from.as_deref());
         Ok(BoundedEntries {
-            entries: merge,
-            end: self.task.to.as_deref(),
+            entries: merge.await?,
+            end: self.task.keys.to.as_deref(),
         })
     }
 
@@ -283,7 +229,8 @@ impl Incoming<'_> {
         let mut finder = DirtyFinder::new(child.clone());
         let mut held = Some(BufferedEntries::default());
         let mut steps = Steps::new(self.context);
-        let mut entries = self.open()?;
+        let mut entries = self.open().await?;
+        let suspends = may_suspend();
         while entries.valid() {
             entries.load()?;
             finder.note(entries.key(), entries.value().len());
@@ -291,6 +238,9 @@ impl Incoming<'_> {
             held = held.filter(|held| held.byte_size() + bytes <= self.context.hold_bytes);
             if let Some(held) = &mut held {
                 held.push(&entries);
+            }
+            if suspends {
+                settle(&mut entries).await;
             }
             entries.next()?;
             steps.step().await?;
@@ -305,29 +255,19 @@ impl Incoming<'_> {
     }
 
     /// The input for a second time, from its first entry.
-    fn again(&self, held: Option<BufferedEntries>) -> Result<UpperEntries<'_>> {
+    async fn again(&self, held: Option<BufferedEntries>) -> Result<UpperEntries<'_>> {
         Ok(match held {
             Some(held) => UpperEntries::Buffered(held),
-            None => UpperEntries::Read(self.open()?),
+            None => UpperEntries::Read(self.open().await?),
         })
     }
-}
-
-/// The size at which to cut `bytes` into tables of about `target`, so that none is a small
-/// remainder. A sub-task ends where its table ended, so nothing would ever merge the remainders.
-fn even_cut(bytes: u64, target: u64) -> u64 {
-    let tables = ((bytes + target / 2) / target).max(1);
-    // The bytes are not known exactly, so each table may be a little larger, rather than there
-    // being one more.
-    bytes / tables + bytes / tables / 8
 }
 
 /// The context of a sub-task for both grains.
 struct Merging<'a> {
     around: &'a LevelContext,
     level: Level,
-    snapshots: &'a [SeqNo],
-    context: &'a CompactionContext,
+    run: Run<'a>,
 }
 
 impl Merging<'_> {
@@ -338,12 +278,13 @@ impl Merging<'_> {
         above: UpperEntries<'_>,
         incoming_bytes: u64,
     ) -> Result<Piece> {
-        let context = self.context;
+        let context = self.run.context;
         let access = Access::Streaming {
             bytes: context.stretch_bytes,
             cause: Cause::Compaction,
         };
-        let below = MergeIter::at_first(vec![RunIter::Sst(Box::new(child.iter(access)))])?;
+        let below = vec![RunIter::Sst(Box::new(child.iter(access)))];
+        let below = MergeIter::starting(below, None).await?;
         let reserve_percent = context.reserve_percent(self.around, self.level);
         let live_bytes = child.extent().valid_len - child.dead_bytes();
         let table_bytes = Some(even_cut(
@@ -354,17 +295,14 @@ impl Merging<'_> {
             reserve_percent,
             table_bytes,
             cuts: self.around.cuts.clone(),
+            writes: self.run.writes.cloned(),
             ..Output::new(Cause::Compaction, true)
         };
         let deeper = self.around.below(self.level);
-        let add = write_tables(
-            MergePair::new(above, below),
-            self.snapshots,
-            deeper,
-            output,
-            context,
-        )
-        .await?;
+        let merge = MergePair::new(above, below);
+        let snapshots = self.run.snapshots;
+        let written = write_unnamed(merge, snapshots, deeper, output, None, context).await?;
+        let add = written.metas;
         Ok(Piece {
             created: add.iter().map(|meta| meta.id).collect(),
             bytes_in: live_bytes,
@@ -377,13 +315,13 @@ impl Merging<'_> {
     /// Block-grained: appends the dirty blocks of `child` after its end.
     async fn append(
         &self,
-        task: &SubTask,
+        task: &AppendTask,
         child: &Arc<Sst>,
         dirty: &Dirty,
         above: UpperEntries<'_>,
         choice: &mut Choice,
     ) -> Result<Piece> {
-        let context = self.context;
+        let context = self.run.context;
         let mode = if context.direct {
             OpenMode::AppendDirect
         } else {
@@ -393,12 +331,16 @@ impl Merging<'_> {
         let file_bytes = file.len()?;
         let start = SstAppender::start(child, file_bytes);
         let counters = context.counters.clone();
+        let options = SstOptions {
+            writes: self.run.writes.cloned(),
+            ..context.sst.clone()
+        };
         let appender = SstAppender::new(
             child.clone(),
             dirty,
             file,
             start,
-            &context.sst,
+            &options,
             counters,
             Cause::Compaction,
         );
@@ -437,7 +379,7 @@ impl Merging<'_> {
         above: UpperEntries<'_>,
         choice: &mut Choice,
     ) -> Result<Option<SstMeta>> {
-        let context = self.context;
+        let context = self.run.context;
         let alone = !mechanisms::BLOCK_READS.is_on();
         let mut below = BlocksIter::new(
             child.clone(),
@@ -445,8 +387,13 @@ impl Merging<'_> {
             context.stretch_bytes,
             Cause::Compaction,
             alone,
-        )?;
-        let mut versions = Versions::new(self.snapshots);
+        );
+        let suspends = may_suspend();
+        while let Some(pending) = below.wants().filter(|_| suspends) {
+            pending.ready().await;
+        }
+        below.first()?;
+        let mut versions = Versions::new(self.run.snapshots);
         let mut deeper = self.around.below(self.level);
         let mut steps = Steps::new(context);
         let mut merge = MergePair::new(above, &mut below);
@@ -458,7 +405,13 @@ impl Merging<'_> {
             deeper.walk(key);
             if versions.keep(key, tag, || deeper.is_bottom(key)) {
                 merge.load()?;
+                while let Some(pending) = appender.wants().filter(|_| suspends) {
+                    pending.ready().await;
+                }
                 appender.add(merge.key(), merge.tag(), merge.value())?;
+            }
+            if suspends {
+                settle(&mut merge).await;
             }
             merge.next()?;
             steps.step().await?;
@@ -467,7 +420,7 @@ impl Merging<'_> {
         if appender.is_empty() {
             Ok(None)
         } else {
-            appender.finish(below.seen()).map(Some)
+            appender.end(below.seen()).await.map(Some)
         }
     }
 }

@@ -7,6 +7,7 @@
 //! 3. A failed job leaves nothing and is retried after a pause, except for `Corruption` and
 //!    `Poisoned`, which only a reopen can fix.
 
+mod crew;
 mod cut;
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -362,6 +363,9 @@ impl Engine {
                 false => return Ok(None),
             },
             (How::Append, _) => self.run_sub_tasks(job, snapshots)?,
+            (How::Copy, None) if !self.compaction.makes_pm_tables(plan) => {
+                self.run_sub_tasks(job, snapshots)?
+            }
             (how, buffer) => {
                 if buffer.is_some() {
                     // With this, a whole table proves that the manifest knew its log

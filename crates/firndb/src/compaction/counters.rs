@@ -18,9 +18,13 @@ pub(crate) struct JobCounters {
     /// The number of batches in which obsolete tables were removed, and of these tables.
     pub(crate) removals: Counter,
     pub(crate) removed: Counter,
-    /// The number of sub-tasks of compactions, and of those that a second worker ran.
+    /// The number of sub-tasks of compactions, and of workers that ran some of another's.
     pub(crate) sub_tasks: Counter,
     pub(crate) helped: Counter,
+    /// The time that workers spent on them without sleeping for the rate limiter, and the processor
+    /// time that they used.
+    pub(crate) worker_ns: Counter,
+    pub(crate) worker_cpu_ns: Counter,
     pub(crate) reads_most: AtomicU64,
     /// Partitions that were divided, and pairs that were joined.
     pub(crate) divided: Counter,

@@ -6,7 +6,7 @@ use crate::read::merge_iter::{Entries, MergeIter};
 use firn_base::exec::give_way;
 use firn_base::key::compare;
 use firn_base::{Result, Tag};
-use firn_fs::give_back;
+use firn_fs::{Pending, give_back};
 use firn_table::Value;
 use firn_table::sst::BlocksIter;
 use std::cmp::Ordering;
@@ -40,6 +40,10 @@ impl<E: Entries> Entries for BoundedEntries<'_, E> {
 
     fn value(&self) -> &[u8] {
         self.entries.value()
+    }
+
+    fn wants(&mut self) -> Option<&mut Pending> {
+        self.entries.wants()
     }
 
     fn next(&mut self) -> Result<()> {
@@ -211,6 +215,13 @@ impl Entries for UpperEntries<'_> {
         }
     }
 
+    fn wants(&mut self) -> Option<&mut Pending> {
+        match self {
+            UpperEntries::Buffered(held) => held.wants(),
+            UpperEntries::Read(read) => read.wants(),
+        }
+    }
+
     fn next(&mut self) -> Result<()> {
         match self {
             UpperEntries::Buffered(held) => held.next(),
@@ -243,6 +254,10 @@ impl Entries for BlocksIter {
         BlocksIter::value(self)
     }
 
+    fn wants(&mut self) -> Option<&mut Pending> {
+        BlocksIter::wants(self)
+    }
+
     fn next(&mut self) -> Result<()> {
         BlocksIter::next(self)
     }
@@ -263,6 +278,10 @@ impl<E: Entries> Entries for &mut E {
 
     fn value(&self) -> &[u8] {
         (**self).value()
+    }
+
+    fn wants(&mut self) -> Option<&mut Pending> {
+        (**self).wants()
     }
 
     fn next(&mut self) -> Result<()> {
@@ -326,6 +345,13 @@ impl<A: Entries, B: Entries> Entries for MergePair<A, B> {
             self.above.value()
         } else {
             self.below.value()
+        }
+    }
+
+    fn wants(&mut self) -> Option<&mut Pending> {
+        match self.takes_above {
+            true => self.above.wants(),
+            false => self.below.wants(),
         }
     }
 

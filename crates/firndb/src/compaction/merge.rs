@@ -10,11 +10,13 @@
 //! A crash at any point leaves files that no manifest record names; the next open removes them.
 
 use super::append::GrownTable;
-use super::entries::{BufferedEntries, MergePair};
+use super::entries::{BoundedEntries, BufferedEntries, MergePair};
 use super::grain::Choice;
+use super::sub_task::{CopyTask, KeyBounds, Run};
 use super::visibility::Versions;
 use crate::compaction::output::{OpenOutput, PmTarget, Written};
-use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::admission::Admission;
+use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::pm_store::PmStore;
 use crate::compaction::upper::Evicted;
 use crate::files::{FileIds, FileName, Files};
@@ -33,10 +35,11 @@ use crate::sites;
 use crate::tlsm::{Anchor, ListStore};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::exec::yield_now;
+use firn_base::exec::{may_suspend, yield_now};
 use firn_base::key::compare;
 use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
+use firn_fs::WriteQueue;
 use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,6 +69,8 @@ pub(crate) struct CompactionContext {
     /// The tables' part of the pool, if the profile has one.
     pub(crate) pm: Option<PmStore>,
     pub(crate) file_ids: Arc<FileIds>,
+    /// The writes that may be in flight, where a flush coroutine submits them.
+    pub(crate) admission: Arc<Admission>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -102,8 +107,14 @@ impl CompactionContext {
             appends: options.appends().then(|| options.tuning.block.clone()),
             pm: None,
             file_ids: Arc::new(FileIds::from(next_file_id)),
+            admission: Arc::new(Admission::new(options.compaction_io_depth)),
             stop: Arc::default(),
         }
+    }
+
+    /// True if the output of `plan` may be tables in persistent memory.
+    pub(crate) fn makes_pm_tables(&self, plan: &Plan) -> bool {
+        self.pm.is_some() && plan.medium == Medium::Pm
     }
 
     /// True if a job that failed with `error` makes files instead, which is counted.
@@ -298,7 +309,8 @@ async fn write(
         Reason::Flush => Cause::Flush,
         _ => Cause::Compaction,
     };
-    let mut merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    let inputs = inputs(plan, &KeyBounds::default(), context.stretch_bytes, cause)?;
+    let mut merge = MergeIter::starting(inputs, None).await?;
     if let Some((key, _)) = target.as_ref().and_then(PmTarget::through) {
         // Its versions are judged again from the first one on.
         merge.seek(key, Tag::seek(SeqNo::MAX))?;
@@ -314,6 +326,36 @@ async fn write(
     };
     let below = around.below(plan.level);
     write_outputs(merge, snapshots, below, output, target, context).await
+}
+
+/// Copies the entries of `plan` within the keys of `task` into files.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn copy_range(
+    task: &CopyTask,
+    plan: &Plan,
+    around: &LevelContext,
+    run: Run<'_>,
+) -> Result<Vec<TableMeta>> {
+    let (keys, context) = (&task.keys, run.context);
+    let cause = Cause::Compaction;
+    let inputs = inputs(plan, keys, context.stretch_bytes, cause)?;
+    let merge = MergeIter::starting(inputs, keys.from.as_deref()).await?;
+    let bounded = BoundedEntries {
+        entries: merge,
+        end: keys.to.as_deref(),
+    };
+    let output = Output {
+        reserve_percent: context.reserve_percent(around, plan.level),
+        table_bytes: task.table_bytes,
+        cuts: around.cuts.clone(),
+        writes: run.writes.cloned(),
+        ..Output::new(cause, true)
+    };
+    let below = around.below(plan.level);
+    let written = write_unnamed(bounded, run.snapshots, below, output, None, context).await?;
+    Ok(written.metas)
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -332,7 +374,9 @@ pub(crate) async fn run_above(
         .iter()
         .map(|(level, run)| (*level, run.meta.id))
         .collect();
-    let below = MergeIter::at_first(inputs(plan, context.stretch_bytes, Cause::Evict)?)?;
+    let keys = KeyBounds::default();
+    let inputs = inputs(plan, &keys, context.stretch_bytes, Cause::Evict)?;
+    let below = MergeIter::starting(inputs, None).await?;
     let reserve_percent = context.reserve_percent(around, plan.level);
     let output = Output {
         reserve_percent,
@@ -359,7 +403,9 @@ pub(crate) async fn run_above(
     })
 }
 
-fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
+/// Iterators over the inputs of `plan` that may have keys within `keys`. What follows those is not
+/// read ahead.
+fn inputs(plan: &Plan, keys: &KeyBounds, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
     let access = Access::Streaming { bytes, cause };
     let mut children: Vec<RunIter> = plan
         .buffer
@@ -368,17 +414,24 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
         .collect();
     // The tables of a level below 0 do not overlap, nor do some of level 0.
     let mut levels: BTreeMap<Level, Vec<Arc<TableRun>>> = BTreeMap::new();
-    for (level, run) in &plan.tables {
+    for (level, run) in plan.tables.iter().filter(|(_, run)| keys.meets(run)) {
         levels.entry(*level).or_default().push(run.clone());
     }
+    let end = keys.to.as_deref();
     for (level, runs) in levels {
         if !level.is_zero() {
-            let sorted = LevelIter::of(runs, access);
+            let sorted = LevelIter::of(runs, access).until(end);
             children.push(RunIter::Level(Box::new(sorted)));
             continue;
         }
         for group in LevelRuns::new(false, runs).sorted_groups() {
-            children.push(RunIter::over_sorted(group, access)?);
+            children.push(match end {
+                None => RunIter::over_sorted(group, access)?,
+                Some(_) => {
+                    let sorted = LevelIter::new(group.clone(), access).until(end);
+                    RunIter::Level(Box::new(sorted))
+                }
+            });
         }
     }
     Ok(children)
@@ -400,6 +453,8 @@ pub(crate) struct Output {
     pub(crate) log_id: FileId,
     /// Keys, in order, before which a table always ends: the borders of partitions.
     pub(crate) cuts: Arc<[Box<[u8]>]>,
+    /// Whoever submits the writes, if the table's writer does not.
+    pub(crate) writes: Option<Arc<WriteQueue>>,
 }
 
 impl Output {
@@ -413,6 +468,7 @@ impl Output {
             table_bytes: None,
             log_id: FileId(0),
             cuts: Arc::default(),
+            writes: None,
         }
     }
 }
@@ -524,6 +580,25 @@ pub(crate) async fn write_outputs(
     snapshots: &[SeqNo],
     below: OverlapTracker,
     output: Output,
+    target: Option<PmTarget>,
+    context: &CompactionContext,
+) -> Result<Written> {
+    let written = write_unnamed(merge, snapshots, below, output, target, context).await?;
+    if !written.files.is_empty()
+        && let Err(error) = context.files.sync_dir(&sites::SST_NAMES_SYNC)
+    {
+        remove_files(&written.files, context);
+        return Err(error);
+    }
+    Ok(written)
+}
+
+/// As [`write_outputs`], but leaves the sync of the files' names to the caller.
+pub(super) async fn write_unnamed(
+    merge: impl Entries,
+    snapshots: &[SeqNo],
+    below: OverlapTracker,
+    output: Output,
     mut target: Option<PmTarget>,
     context: &CompactionContext,
 ) -> Result<Written> {
@@ -539,22 +614,28 @@ pub(crate) async fn write_outputs(
         open,
         cuts_passed: 0,
     };
-    let done = writer.write(merge, snapshots, below).await.and_then(|()| {
-        if writer.written.files.is_empty() {
-            Ok(())
-        } else {
-            context.files.sync_dir(&sites::SST_NAMES_SYNC)
-        }
-    });
-    if let Err(error) = done {
-        for id in &writer.written.files {
-            // A file that cannot be removed now is an orphan, which the next open removes.
-            let _left = context.files.remove(FileName::Table(*id));
-        }
+    if let Err(error) = writer.write(merge, snapshots, below).await {
+        // Its writes must have ended before the file is removed.
+        writer.open = None;
+        remove_files(&writer.written.files, context);
         return Err(error);
     }
     writer.written.anchor = writer.target.as_mut().and_then(PmTarget::take_anchor);
     Ok(writer.written)
+}
+
+fn remove_files(files: &[FileId], context: &CompactionContext) {
+    for id in files {
+        // A file that cannot be removed now is an orphan, which the next open removes.
+        let _left = context.files.remove(FileName::Table(*id));
+    }
+}
+
+/// Suspends until `entries` moves on without waiting. Called by a task of a crew alone.
+pub(super) async fn settle(entries: &mut impl Entries) {
+    while let Some(pending) = entries.wants() {
+        pending.ready().await;
+    }
 }
 
 /// The yield points of a compaction.
@@ -605,6 +686,7 @@ impl TablesWriter<'_> {
     ) -> Result<()> {
         let mut versions = Versions::new(snapshots);
         let mut steps = Steps::new(self.context);
+        let suspends = may_suspend();
         if merge.valid() {
             // The tables before all outputs are overlapped by none of them.
             below.begin_at(merge.key());
@@ -617,23 +699,38 @@ impl TablesWriter<'_> {
                 && !self.is_written(key, tag)
             {
                 if self.pass_cuts(key) || self.is_due(key, &below) {
-                    self.end_table()?;
+                    self.end_table().await?;
                     below.begin_at(key);
                 }
                 if !self.link(&merge)? {
                     // Only now, because a version that is dropped need not be read.
                     merge.load()?;
                     if self.is_full(&merge) {
-                        self.end_table()?;
+                        self.end_table().await?;
                         below.begin_at(merge.key());
+                    }
+                    if suspends {
+                        self.settle().await;
                     }
                     self.add(&merge)?;
                 }
             }
+            if suspends {
+                settle(&mut merge).await;
+            }
             merge.next()?;
             steps.step().await?;
         }
-        self.end_table()
+        self.end_table().await
+    }
+
+    /// Suspends until the open table takes an entry without waiting.
+    async fn settle(&mut self) {
+        if let Some(open) = &mut self.open {
+            while let Some(pending) = open.wants() {
+                pending.ready().await;
+            }
+        }
     }
 
     /// True if a cut lies between the last key and `key`.
@@ -715,9 +812,9 @@ impl TablesWriter<'_> {
         Ok(())
     }
 
-    fn end_table(&mut self) -> Result<()> {
+    async fn end_table(&mut self) -> Result<()> {
         match self.open.take() {
-            Some(open) => open.finish(self.target.as_mut(), &mut self.written),
+            Some(open) => open.finish(self.target.as_mut(), &mut self.written).await,
             None => Ok(()),
         }
     }

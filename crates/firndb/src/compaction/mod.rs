@@ -1,6 +1,7 @@
 //! Flushes and compactions. Each job runs a plan, does the I/O and returns an edit, and
 //! `install.rs` puts it into the state.
 
+mod admission;
 mod append;
 pub(crate) mod background;
 mod counters;
@@ -14,11 +15,11 @@ pub(crate) mod picker;
 pub(crate) mod plan;
 pub(crate) mod pm_store;
 pub(crate) mod rate_limiter;
+mod sub_task;
 mod tree_flush;
 mod upper;
 mod visibility;
 
-pub(crate) use append::{Piece, SubTask, collect, run_sub_task, sub_tasks};
 pub(crate) use counters::{JobCounters, LevelCounters};
 pub(crate) use entries::BufferedEntries;
 pub(crate) use grain::Grain;
@@ -27,3 +28,4 @@ pub(crate) use merge::{
     write_outputs, write_tables,
 };
 pub(crate) use output::{PmTarget, Written};
+pub(crate) use sub_task::{Piece, Run, SubTask, collect, run_sub_task, sub_tasks};

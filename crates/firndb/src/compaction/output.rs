@@ -10,6 +10,7 @@ use crate::read::pm_space::{NewTable, PmSpace};
 use crate::tlsm::{Anchor, COPY_BYTES, CutJob, LINK_BYTES, ListStore};
 use firn_base::sync::Mutex;
 use firn_base::{ErrorKind, FileId, Result, Tag};
+use firn_fs::Pending;
 use firn_pm::Headroom;
 use firn_table::pm_skiplist::{Linked, ListCause, ListJob, ListPlace, ListWriter};
 use firn_table::pm_table::PmTableWriter;
@@ -419,6 +420,7 @@ impl OpenOutput {
         written.files.push(id);
         let options = SstOptions {
             filter_reserve_percent: output.reserve_percent,
+            writes: output.writes.clone(),
             owner: TableOwner {
                 log_id: output.log_id,
                 ..context.sst.owner
@@ -510,10 +512,23 @@ impl OpenOutput {
         }
     }
 
-    pub(super) fn finish(self, target: Option<&mut PmTarget>, written: &mut Written) -> Result<()> {
+    /// The write that the next `add` waits for, if it is not known to have completed.
+    #[inline]
+    pub(super) fn wants(&mut self) -> Option<&mut Pending> {
+        match self {
+            OpenOutput::Sst(_, writer) => writer.wants(),
+            OpenOutput::List(_) | OpenOutput::Sorted(_) => None,
+        }
+    }
+
+    pub(super) async fn finish(
+        self,
+        target: Option<&mut PmTarget>,
+        written: &mut Written,
+    ) -> Result<()> {
         match self {
             OpenOutput::Sst(id, writer) => {
-                written.metas.push(TableMeta::new(id, writer.finish()?));
+                written.metas.push(TableMeta::new(id, writer.end().await?));
             }
             OpenOutput::List(list) => {
                 let ListOutput {

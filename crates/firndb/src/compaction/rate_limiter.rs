@@ -186,6 +186,13 @@ impl RateLimiter {
         (intake.saturating_mul(SHARE) << pressure).max(RATE_MIN)
     }
 
+    /// The pressure, in steps; at least one while a caller waits for the work to end.
+    pub(crate) fn haste(&self) -> usize {
+        let waits = self.waiting.load(Ordering::Relaxed) > 0;
+        let pressure = self.pressure.load(Ordering::Relaxed) as usize;
+        pressure.max(usize::from(waits))
+    }
+
     /// The number of short reads that a background job keeps in flight. Reads of users wait for
     /// them, so without pressure they are as few as a small machine's readers have, and each step
     /// of pressure doubles them.

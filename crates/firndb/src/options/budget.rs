@@ -49,6 +49,9 @@ const STRETCH_BYTES_MAX: u64 = 128 << 10;
 /// The number of inputs of all running compactions together, with two readaheads each.
 const INPUTS: u64 = 64;
 
+/// A device gains nothing from more, and each coroutine takes memory.
+const IO_DEPTH_MAX: usize = 64;
+
 /// Rejects limits that do not work together.
 fn check_limits(limits: &Limits) -> Result<()> {
     let within =
@@ -119,6 +122,12 @@ impl Budget {
     /// `Invalid` if the parts that the options set exceed it.
     pub(crate) fn new(options: &Options) -> Result<Budget> {
         check_limits(&options.limits)?;
+        if !(1..=IO_DEPTH_MAX).contains(&options.compaction_io_depth) {
+            return Err(Error::invalid(format!(
+                "compaction_io_depth is {}; it must be from 1 to {IO_DEPTH_MAX}",
+                options.compaction_io_depth
+            )));
+        }
         let trees = options.tree_memory_bytes();
         let limit = options.memory_limit_bytes.checked_sub(trees).ok_or_else(|| {
             Error::invalid(format!(
@@ -162,7 +171,9 @@ impl Budget {
             ))
         })?;
         let shared = limit - io - limit / 16;
-        let stretch = (io / 2 / INPUTS).clamp(
+        // Each coroutine of a worker is a compaction of its own.
+        let io_each = io / options.coroutines() as u64;
+        let stretch = (io_each / 2 / INPUTS).clamp(
             4 * block,
             (options.limits.io_bytes as u64).min(STRETCH_BYTES_MAX),
         );
@@ -173,9 +184,9 @@ impl Budget {
             shared_bytes: options.block_cache_bytes.is_none().then_some(shared),
             stretch_bytes: stretch as usize,
             level0_inputs_max: (io / (3 * stretch)).max(2) as usize,
-            hold_bytes: (io / 8) as usize,
-            keys_bytes: (io / 4) as usize,
-            io_bytes: (io / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
+            hold_bytes: (io_each / 8) as usize,
+            keys_bytes: (io_each / 4) as usize,
+            io_bytes: (io_each / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
             batch_bytes_max: (limit / 4) as usize,
         })
     }

@@ -1,7 +1,7 @@
 //! Builder methods of [`Options`], one for each field. The fields document meanings and defaults.
 
 use super::tuning::Tuning;
-use super::{Durability, Environment, Options, Profile};
+use super::{Concurrency, Durability, Environment, Options, Profile};
 use crate::event::EventListener;
 use firn_base::Limits;
 use firn_pm::PmConfig;
@@ -90,6 +90,20 @@ impl Options {
     #[must_use]
     pub fn background_workers(mut self, background_workers: usize) -> Options {
         self.background_workers = background_workers;
+        self
+    }
+
+    /// Sets how a worker runs the parts of a compaction.
+    #[must_use]
+    pub fn compaction_concurrency(mut self, concurrency: impl Into<Option<Concurrency>>) -> Options {
+        self.compaction_concurrency = concurrency.into();
+        self
+    }
+
+    /// Sets the I/Os that compactions keep in flight.
+    #[must_use]
+    pub fn compaction_io_depth(mut self, depth: usize) -> Options {
+        self.compaction_io_depth = depth;
         self
     }
 

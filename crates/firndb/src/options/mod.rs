@@ -133,6 +133,50 @@ impl FromStr for Durability {
     }
 }
 
+/// How a background worker runs the parts of a compaction. The tables are the same, whatever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Concurrency {
+    /// One part at a time; the worker sleeps while a part waits for its I/O.
+    Threads,
+    /// Several at a time: while one waits for its I/O, another merges.
+    Coroutines,
+    /// As `Coroutines`, and the writes of all of them are submitted by one more, as many as
+    /// [`Options::compaction_io_depth`] and the reads in flight leave room for (PM-Blade, V).
+    FlushCoroutine,
+}
+
+impl Concurrency {
+    /// All of them.
+    pub const ALL: [Concurrency; 3] = [
+        Concurrency::Threads,
+        Concurrency::Coroutines,
+        Concurrency::FlushCoroutine,
+    ];
+}
+
+impl fmt::Display for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Concurrency::Threads => "threads",
+            Concurrency::Coroutines => "coroutines",
+            Concurrency::FlushCoroutine => "flush-coroutine",
+        })
+    }
+}
+
+impl FromStr for Concurrency {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let named = |concurrency: &Concurrency| concurrency.to_string() == text;
+        Concurrency::ALL.into_iter().find(named).ok_or_else(|| {
+            Error::invalid(format!(
+                "unknown concurrency `{text}`: choose `threads`, `coroutines` or `flush-coroutine`"
+            ))
+        })
+    }
+}
+
 /// Options of one write.
 ///
 /// ```
@@ -206,6 +250,13 @@ pub struct Options {
     pub max_open_files: usize,
     /// The number of background workers. Default: 0, which means one per core, at most 4.
     pub background_workers: usize,
+    /// How a worker runs the parts of a compaction. Default: `None`, which means with a flush
+    /// coroutine in profile `blade`, and threads in all others.
+    pub compaction_concurrency: Option<Concurrency>,
+    /// The I/Os that compactions keep in flight, users' reads included. It is divided among the
+    /// workers, which run that many parts of a compaction at a time, and bounds the writes of the
+    /// flush coroutine. Default: 8. Unused with [`Concurrency::Threads`].
+    pub compaction_io_depth: usize,
     /// True if tables are read and written with direct I/O, bypassing the page cache. Default:
     /// true.
     pub direct_io: bool,
@@ -260,6 +311,8 @@ impl Default for Options {
             filter_bits: 10,
             max_open_files: 1000,
             background_workers: 0,
+            compaction_concurrency: None,
+            compaction_io_depth: 8,
             direct_io: true,
             pm: None,
             listener: None,
@@ -271,6 +324,35 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The number of background workers.
+    pub(crate) fn workers(&self) -> usize {
+        match self.background_workers {
+            // An executor of the caller runs its steps itself.
+            0 if self.environment.executor.is_some() => 1,
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+            n => n,
+        }
+    }
+
+    pub(crate) fn concurrency(&self) -> Concurrency {
+        self.compaction_concurrency.unwrap_or(match self.profile {
+            Profile::Blade => Concurrency::FlushCoroutine,
+            Profile::Classic | Profile::Block | Profile::Lab | Profile::Tlsm => {
+                Concurrency::Threads
+            }
+        })
+    }
+
+    /// The parts of a compaction that a worker runs at a time.
+    pub(crate) fn coroutines(&self) -> usize {
+        match self.concurrency() {
+            Concurrency::Threads => 1,
+            Concurrency::Coroutines | Concurrency::FlushCoroutine => {
+                (self.compaction_io_depth / self.workers()).max(1)
+            }
+        }
+    }
+
     /// Bytes of the memory limit that level 0's trees take if they are not in persistent memory,
     /// else 0.
     pub(crate) fn tree_memory_bytes(&self) -> u64 {

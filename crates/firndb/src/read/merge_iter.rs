@@ -1,8 +1,10 @@
 //! The merge of several iterators: in both directions, by internal key.
 
 use crate::read::run_iter::RunIter;
+use firn_base::exec::may_suspend;
 use firn_base::key::compare;
 use firn_base::{Result, SeqNo, Tag};
+use firn_fs::Pending;
 use firn_table::Value;
 use firn_table::pm_btree::ValueAddress;
 use firn_table::pm_skiplist::Linked;
@@ -17,6 +19,10 @@ pub(crate) trait Entries {
     fn tag(&self) -> Tag;
     /// The value. REQUIRES: `load` since the last `next`.
     fn value(&self) -> &[u8];
+    /// The read that `next` waits for, if it is not known to have completed.
+    fn wants(&mut self) -> Option<&mut Pending> {
+        None
+    }
     /// Moves to the next entry. REQUIRES: `valid`.
     fn next(&mut self) -> Result<()>;
     /// Reads the value if it is not in memory. The value may be in a log, and a
@@ -45,6 +51,11 @@ impl Entries for MergeIter {
 
     fn value(&self) -> &[u8] {
         MergeIter::value(self)
+    }
+
+    fn wants(&mut self) -> Option<&mut Pending> {
+        let top = self.heap.first().copied()?;
+        self.children[top as usize].wants()
     }
 
     fn next(&mut self) -> Result<()> {
@@ -92,6 +103,30 @@ impl MergeIter {
     pub(crate) fn at_first(children: Vec<RunIter>) -> Result<MergeIter> {
         let mut merge = MergeIter::new(children);
         merge.first()?;
+        Ok(merge)
+    }
+
+    /// A merge positioned on the first entry from `from` on, or of all. The first reads of all
+    /// children are in flight at the same time.
+    pub(crate) async fn starting(
+        children: Vec<RunIter>,
+        from: Option<&[u8]>,
+    ) -> Result<MergeIter> {
+        let mut merge = MergeIter::new(children);
+        if may_suspend() {
+            for child in &mut merge.children {
+                child.prepare(from)?;
+            }
+            for child in &mut merge.children {
+                while let Some(pending) = child.prepare(from)? {
+                    pending.ready().await;
+                }
+            }
+        }
+        match from {
+            Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,
+            None => merge.first()?,
+        }
         Ok(merge)
     }
 

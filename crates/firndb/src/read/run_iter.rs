@@ -7,7 +7,7 @@ use crate::read::table::TableIter;
 use crate::read::table_run::TableRun;
 use crate::upper::UpperIter;
 use firn_base::{Result, SeqNo, Tag};
-use firn_fs::LARGE_BYTES;
+use firn_fs::{LARGE_BYTES, Pending};
 use firn_table::Value;
 use firn_table::pm_btree::ValueAddress;
 use firn_table::pm_skiplist::{Linked, ListIter};
@@ -175,6 +175,36 @@ impl RunIter {
         }
     }
 
+    /// The read that `next` waits for. As [`SstIter::wants`].
+    #[inline]
+    pub(super) fn wants(&mut self) -> Option<&mut Pending> {
+        match self {
+            RunIter::Sst(iter) => iter.wants(),
+            RunIter::Level(iter) => iter.wants(),
+            RunIter::Memtable(_)
+            | RunIter::Upper(_)
+            | RunIter::List(_)
+            | RunIter::Sorted(_)
+            | RunIter::Parts(_) => None,
+        }
+    }
+
+    /// The read that a seek to `from`, or to the first entry, waits for.
+    ///
+    /// # Errors
+    /// The error of opening a table.
+    pub(super) fn prepare(&mut self, from: Option<&[u8]>) -> Result<Option<&mut Pending>> {
+        match self {
+            RunIter::Sst(iter) => Ok(iter.prepare(from)),
+            RunIter::Level(iter) => iter.prepare(from),
+            RunIter::Memtable(_)
+            | RunIter::Upper(_)
+            | RunIter::List(_)
+            | RunIter::Sorted(_)
+            | RunIter::Parts(_) => Ok(None),
+        }
+    }
+
     /// An iterator over the tables of a sorted level, on no entry yet.
     ///
     /// # Errors
@@ -234,6 +264,8 @@ pub(crate) struct LevelIter {
     end: Option<Vec<u8>>,
     at: usize,
     iter: Option<TableIter>,
+    /// The iterator over the table after `at`, whose first read is in flight.
+    upcoming: Option<TableIter>,
     lazy: bool,
 }
 
@@ -246,6 +278,7 @@ impl LevelIter {
             access,
             end: None,
             iter: None,
+            upcoming: None,
             lazy: false,
         }
     }
@@ -286,17 +319,54 @@ impl LevelIter {
     fn enter(&mut self, at: usize) -> Result<()> {
         if at != self.at || self.iter.is_none() {
             self.iter = None;
+            let upcoming = self.upcoming.take().filter(|_| at == self.at + 1);
             self.at = at.min(self.level.runs.len());
-            if let Some(run) = self.level.runs.get(at) {
-                let mut iter = run.table()?.iter(self.access);
-                self.end.iter().for_each(|end| iter.stop_at(end));
-                if self.lazy {
-                    iter.be_lazy();
-                }
-                self.iter = Some(iter);
-            }
+            self.iter = match upcoming {
+                Some(upcoming) => Some(upcoming),
+                None => self.open(at)?,
+            };
         }
         Ok(())
+    }
+
+    /// An iterator over table `at`, on no entry yet.
+    fn open(&self, at: usize) -> Result<Option<TableIter>> {
+        let Some(run) = self.level.runs.get(at) else {
+            return Ok(None);
+        };
+        let mut iter = run.table()?.iter(self.access);
+        self.end.iter().for_each(|end| iter.stop_at(end));
+        if self.lazy {
+            iter.be_lazy();
+        }
+        Ok(Some(iter))
+    }
+
+    #[inline]
+    fn wants(&mut self) -> Option<&mut Pending> {
+        let is_at_end = self.iter.as_ref().is_some_and(TableIter::is_at_end);
+        match is_at_end {
+            true => self.wants_next_table(),
+            false => self.iter.as_mut().and_then(TableIter::wants),
+        }
+    }
+
+    fn wants_next_table(&mut self) -> Option<&mut Pending> {
+        if self.upcoming.is_none() {
+            let next = self.level.runs.get(self.at + 1)?;
+            let end = self.end.as_deref();
+            if end.is_some_and(|end| next.meta.smallest.as_slice() >= end) {
+                return None;
+            }
+            // An error is reported when the table is entered.
+            self.upcoming = self.open(self.at + 1).unwrap_or_default();
+        }
+        self.upcoming.as_mut().and_then(|iter| iter.prepare(None))
+    }
+
+    fn prepare(&mut self, from: Option<&[u8]>) -> Result<Option<&mut Pending>> {
+        self.enter(from.map_or(0, |from| self.level.first_not_below(from)))?;
+        Ok(self.iter.as_mut().and_then(|iter| iter.prepare(from)))
     }
 
     fn within(&mut self, step: impl FnOnce(&mut TableIter) -> Result<()>) -> Result<()> {

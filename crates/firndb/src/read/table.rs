@@ -3,6 +3,7 @@
 
 use crate::read::pm_space::PmSpace;
 use firn_base::{Error, Result, Tag};
+use firn_fs::Pending;
 use firn_table::pm_skiplist::{Linked, List, ListIter};
 use firn_table::pm_table::{PmTable, PmTableIter};
 use firn_table::sst::{Access, Got, Query, Sst, SstIter};
@@ -171,6 +172,32 @@ impl TableIter {
         match self {
             TableIter::Sst(iter) => iter.be_lazy(),
             TableIter::List(_) | TableIter::Sorted(_) => {}
+        }
+    }
+
+    /// The read that `next` waits for. As [`SstIter::wants`].
+    #[inline]
+    pub(crate) fn wants(&mut self) -> Option<&mut Pending> {
+        match self {
+            TableIter::Sst(iter) => iter.wants(),
+            TableIter::List(_) | TableIter::Sorted(_) => None,
+        }
+    }
+
+    /// The read that a seek to `from`, or to the first entry, waits for.
+    pub(crate) fn prepare(&mut self, from: Option<&[u8]>) -> Option<&mut Pending> {
+        match self {
+            TableIter::Sst(iter) => iter.prepare(from),
+            TableIter::List(_) | TableIter::Sorted(_) => None,
+        }
+    }
+
+    /// True if it is known that no entry of the table follows the current one.
+    #[inline]
+    pub(crate) fn is_at_end(&self) -> bool {
+        match self {
+            TableIter::Sst(iter) => iter.is_at_end(),
+            TableIter::List(_) | TableIter::Sorted(_) => false,
         }
     }
 

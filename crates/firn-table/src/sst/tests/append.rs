@@ -42,8 +42,8 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
         2048,
         Cause::Compaction,
         false,
-    )
-    .unwrap();
+    );
+    old.first().unwrap();
     let mut incoming = incoming.iter().peekable();
     let mut last = None;
     loop {

@@ -1,4 +1,5 @@
-//! The sub-tasks of one compaction, which any idle worker may run (BlockDB, IV-B).
+//! The sub-tasks of one compaction, which any idle worker may run (BlockDB, IV-B), one after the
+//! other or several at a time (`crew.rs`).
 //!
 //! 1. Each runs once. Its output is stored at its own index, so the order in which they end has no
 //!    effect.
@@ -7,18 +8,22 @@
 //!    workers have released it.
 
 use super::Job;
-use crate::compaction::{self, CompactionOutput, Piece, SubTask};
+use crate::compaction::plan::Plan;
+use crate::compaction::{self, CompactionOutput, Piece, Run, SubTask};
 use crate::engine::Engine;
 use crate::mechanisms;
+use crate::options::Concurrency;
+use crate::sites;
 use firn_base::exec::block_on_with;
 use firn_base::sync::Mutex;
-use firn_base::{Error, Result, SeqNo};
+use firn_base::{Error, Limits, Result, SeqNo};
+use firn_fs::{WriteQueue, thread_cpu_ns};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The state that the workers of one compaction share.
 pub(super) struct SubTasks {
-    tasks: Vec<SubTask>,
+    pub(super) tasks: Vec<SubTask>,
     snapshots: Vec<SeqNo>,
     progress: Mutex<Progress>,
 }
@@ -33,8 +38,8 @@ struct Progress {
 }
 
 impl SubTasks {
-    fn new(job: Arc<Job>, snapshots: Vec<SeqNo>) -> SubTasks {
-        let tasks = compaction::sub_tasks(&job.plan);
+    fn new(job: Arc<Job>, snapshots: Vec<SeqNo>, limits: &Limits) -> SubTasks {
+        let tasks = compaction::sub_tasks(&job.plan, limits);
         let pieces = tasks.iter().map(|_| None).collect();
         let progress = Mutex::new(Progress {
             job: Some(job),
@@ -56,7 +61,7 @@ impl SubTasks {
         progress.error.is_none() && progress.job.is_some() && progress.next < self.tasks.len()
     }
 
-    fn begin(&self) -> Option<(usize, Arc<Job>)> {
+    pub(super) fn begin(&self) -> Option<(usize, Arc<Job>)> {
         let mut progress = self.progress.lock();
         if progress.error.is_some() || progress.next == self.tasks.len() {
             return None;
@@ -67,7 +72,7 @@ impl SubTasks {
         Some((progress.next - 1, job))
     }
 
-    fn end(&self, place: usize, result: Result<Piece>) {
+    pub(super) fn end(&self, place: usize, result: Result<Piece>) {
         let mut progress = self.progress.lock();
         progress.running -= 1;
         match result {
@@ -76,6 +81,12 @@ impl SubTasks {
                 progress.error.get_or_insert(error);
             }
         }
+    }
+
+    /// The compaction's plan, until the output was taken.
+    pub(super) fn plan(&self) -> Option<Plan> {
+        let progress = self.progress.lock();
+        progress.job.as_ref().map(|job| job.plan.clone())
     }
 
     fn is_over(&self) -> bool {
@@ -106,16 +117,14 @@ impl Engine {
         snapshots: Vec<SeqNo>,
     ) -> Result<CompactionOutput> {
         const WAIT: Duration = Duration::from_millis(20);
-        let shared = Arc::new(SubTasks::new(job.clone(), snapshots));
+        let tasks = SubTasks::new(job.clone(), snapshots, &self.options.limits);
+        let shared = Arc::new(tasks);
         let parallel = shared.tasks.len() > 1 && mechanisms::BLOCK_PARALLEL.is_on();
         if parallel {
             self.jobs.shared.lock().push(shared.clone());
             self.executor.wake();
         }
-        let mut slept_ns = 0;
-        while let Some(slept) = self.run_one(&shared) {
-            slept_ns += slept;
-        }
+        let slept_ns = self.run_as_many(&shared);
         if parallel {
             self.jobs
                 .shared
@@ -130,7 +139,17 @@ impl Engine {
             self.flush_if_due();
             self.wait_for_background(seen, WAIT);
         }
-        match shared.take() {
+        let named = shared.take().and_then(|pieces| {
+            let has_files = pieces.iter().any(Piece::has_files);
+            match has_files
+                .then(|| self.compaction.files.sync_dir(&sites::SST_NAMES_SYNC))
+                .unwrap_or(Ok(()))
+            {
+                Ok(()) => Ok(pieces),
+                Err(error) => Err((error, pieces)),
+            }
+        });
+        match named {
             Ok(pieces) => Ok(CompactionOutput {
                 slept_ns,
                 ..compaction::collect(&job.plan, pieces)
@@ -140,6 +159,24 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Runs sub-tasks until none is left to begin. Returns the nanoseconds that they slept.
+    fn run_as_many(&self, shared: &SubTasks) -> u64 {
+        let (begun_ns, cpu_ns) = (self.clock.now_ns(), thread_cpu_ns());
+        let mut slept_ns = 0;
+        if self.options.concurrency() == Concurrency::Threads {
+            while let Some(slept) = self.run_one(shared) {
+                slept_ns += slept;
+            }
+        } else {
+            slept_ns = self.run_sub_tasks_at_once(shared);
+        }
+        let elapsed_ns = self.clock.now_ns().saturating_sub(begun_ns + slept_ns);
+        self.counts.jobs.worker_ns.add(elapsed_ns);
+        let cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        self.counts.jobs.worker_cpu_ns.add(cpu_ns);
+        slept_ns
     }
 
     /// Runs a sub-task of a compaction that another worker started. Returns false if there is none.
@@ -153,7 +190,10 @@ impl Engine {
             .cloned();
         let Some(shared) = found else { return false };
         self.flush_if_due();
-        let ran = self.run_one(&shared).is_some();
+        let before = self.counts.jobs.sub_tasks.get();
+        self.run_as_many(&shared);
+        // Other workers run some, too, so this is the number of helpers, not of what they ran.
+        let ran = self.counts.jobs.sub_tasks.get() > before;
         self.counts.jobs.helped.add(u64::from(ran));
         ran
     }
@@ -162,21 +202,34 @@ impl Engine {
     fn run_one(&self, shared: &SubTasks) -> Option<u64> {
         let (place, job) = shared.begin()?;
         let mut slept_ns = 0;
-        let work = compaction::run_sub_task(
-            &shared.tasks[place],
-            &job.plan,
-            &job.around,
-            &shared.snapshots,
-            &self.compaction,
-        );
+        let work = self.sub_task(shared, place, &job, None);
         let result = self
             .borrow_for(&job.plan, 0)
             .and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
         drop(job);
+        self.end_sub_task(shared, place, result);
+        Some(slept_ns)
+    }
+
+    pub(super) async fn sub_task(
+        &self,
+        shared: &SubTasks,
+        place: usize,
+        job: &Job,
+        writes: Option<&Arc<WriteQueue>>,
+    ) -> Result<Piece> {
+        let run = Run {
+            snapshots: &shared.snapshots,
+            context: &self.compaction,
+            writes,
+        };
+        compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, run).await
+    }
+
+    pub(super) fn end_sub_task(&self, shared: &SubTasks, place: usize, result: Result<Piece>) {
         self.counts.jobs.sub_tasks.add(1);
         shared.end(place, result);
         self.progressed();
-        Some(slept_ns)
     }
 }
 

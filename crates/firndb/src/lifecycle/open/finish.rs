@@ -330,10 +330,7 @@ impl Recovery {
         logs: Logs,
         readers: Readers,
     ) -> Arc<Engine> {
-        let workers = match self.options.background_workers {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
-            n => n,
-        };
+        let workers = self.options.workers();
         let executor: Arc<dyn Executor> = self
             .options
             .environment
