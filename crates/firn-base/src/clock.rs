@@ -3,8 +3,8 @@
 //! A [`Clock`] is either the system's monotonic clock or a manual clock. A manual clock moves only
 //! when it is told to or when a thread sleeps on it, so a test that runs on one never waits.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time. Clones share the same time.

@@ -6,9 +6,9 @@ use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
-    BladeModels, BladeTuning, BlockTuning, Codec, Db, Durability, GrainLimits, LabTuning,
-    LogPlacement, Options, Profile, ReadOptions, Tiering, TlsmBuild, TlsmTuning, TlsmVictim,
-    WriteOptions,
+    BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, Durability, GrainLimits,
+    LabTuning, LogPlacement, Options, Profile, ReadOptions, Tiering, TlsmBuild, TlsmTuning,
+    TlsmVictim, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,9 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 44] = [
+const EXTRA: [&str; 46] = [
+    "compaction_concurrency",
+    "compaction_io_depth",
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -291,6 +293,12 @@ impl Firn {
                 Compression::Lz4 => Codec::Lz4,
             })
             .background_workers(setup.background_threads)
+            .compaction_concurrency(setup.extra::<Concurrency>("compaction_concurrency")?)
+            .compaction_io_depth(
+                setup
+                    .extra("compaction_io_depth")?
+                    .unwrap_or(default.compaction_io_depth),
+            )
             .direct_io(setup.direct_io)
             .pm(pm)
             .limits(limits))

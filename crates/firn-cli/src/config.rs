@@ -7,7 +7,7 @@ use crate::exit::{Failure, Outcome};
 use crate::stored::Stored;
 use clap::Args;
 use firn_pm::{Backend, Latency, PmConfig};
-use firndb::{Codec, Durability, Options, Profile};
+use firndb::{Codec, Concurrency, Durability, Options, Profile};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt::Display;
@@ -110,6 +110,25 @@ pub(crate) struct Settings {
         hide_env_values = true
     )]
     background_workers: Option<usize>,
+    /// How a worker runs the parts of a compaction: threads, coroutines or flush-coroutine
+    /// [default: flush-coroutine in profile blade, else threads]
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOW",
+        env = "FIRN_COMPACTION_CONCURRENCY",
+        hide_env_values = true
+    )]
+    compaction_concurrency: Option<Word<Concurrency>>,
+    /// I/Os that compactions keep in flight with coroutines [default: 8]
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        env = "FIRN_COMPACTION_IO_DEPTH",
+        hide_env_values = true
+    )]
+    compaction_io_depth: Option<usize>,
     /// Read and write tables past the page cache: true or false [default: true]
     #[arg(
         long,
@@ -294,6 +313,8 @@ impl Settings {
             filter_bits: self.filter_bits.or(other.filter_bits),
             max_open_files: self.max_open_files.or(other.max_open_files),
             background_workers: self.background_workers.or(other.background_workers),
+            compaction_concurrency: self.compaction_concurrency.or(other.compaction_concurrency),
+            compaction_io_depth: self.compaction_io_depth.or(other.compaction_io_depth),
             direct_io: self.direct_io.or(other.direct_io),
             pm_path: self.pm_path.or(other.pm_path),
             pm_backend: self.pm_backend.or(other.pm_backend),
@@ -354,6 +375,11 @@ impl Settings {
             .background_workers(
                 self.background_workers
                     .unwrap_or(default.background_workers),
+            )
+            .compaction_concurrency(self.compaction_concurrency.map(|word| word.0))
+            .compaction_io_depth(
+                self.compaction_io_depth
+                    .unwrap_or(default.compaction_io_depth),
             )
             .direct_io(self.direct_io.unwrap_or(default.direct_io))
             .pm(pm))

@@ -9,8 +9,8 @@ use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
-    BladeTuning, ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits,
-    LogPlacement, Options, PmConfig, Profile, Tiering, TlsmTuning, Tuning,
+    BladeTuning, ByLevel, Codec, Concurrency, Durability, Environment, GrainLimits, LabTuning,
+    Limits, LogPlacement, Options, PmConfig, Profile, Tiering, TlsmTuning, Tuning,
 };
 use std::sync::Arc;
 
@@ -92,6 +92,9 @@ pub struct Setup {
     pub reuse_min: f64,
     /// In profile `tlsm`: the tables that are in persistent memory.
     pub tiering: Tiering,
+    /// How a worker runs the parts of a compaction. I/O of coroutines completes when the seed says
+    /// so.
+    pub concurrency: Concurrency,
 }
 
 impl Setup {
@@ -134,6 +137,11 @@ impl Setup {
                 1 => Tiering::Leveled(0),
                 _ => Tiering::Lru,
             },
+            concurrency: match aside.below(4) {
+                0 => Concurrency::Coroutines,
+                1 => Concurrency::FlushCoroutine,
+                _ => Concurrency::Threads,
+            },
         }
     }
 
@@ -158,6 +166,7 @@ impl Setup {
             reuse_min: 0.0,
             partitions: 1,
             tiering: Tiering::Lru,
+            concurrency: Concurrency::Threads,
         }
     }
 
@@ -220,11 +229,15 @@ impl Setup {
 
     /// The initial file system.
     pub fn file_system(&self, seed: u64) -> SimFs {
-        if self.direct {
+        let fs = if self.direct {
             SimFs::direct(seed)
         } else {
             SimFs::new(seed)
+        };
+        if self.concurrency != Concurrency::Threads {
+            fs.defer();
         }
+        fs
     }
 
     /// Options for opening a database, and the executor and clock in them.
@@ -257,6 +270,7 @@ impl Setup {
             .max_open_files(self.max_open_files)
             .direct_io(self.direct)
             .profile(self.profile)
+            .compaction_concurrency(self.concurrency)
             .tuning(self.tuning())
             // The memory is used instead of any pool that this names.
             .pm(memory.map(|_| PmConfig::volatile(0)))

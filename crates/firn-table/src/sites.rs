@@ -6,6 +6,9 @@ firn_base::sites! {
     /// Sync after an append to a table. Without it the manifest may name a footer that does not
     /// exist.
     SST_APPEND_SYNC = "sst.append.sync";
+    /// The wait for writes in flight before the sync that is to cover them. Without it the manifest
+    /// may name an incomplete table.
+    SST_WRITES_WAIT = "sst.writes.wait";
     /// Check of the footer. Without it sections are read from wrong offsets.
     SST_FOOTER_CHECK = "sst.footer.check";
     /// Check of filter, index and properties. Without it keys are silently missed.

@@ -67,8 +67,8 @@ pub use api::db::Db;
 pub use api::iter::Iter;
 pub use api::snapshot::Snapshot;
 pub use api::stats::{
-    BackgroundStats, CauseStats, DesignStats, GrainStats, GrowthStats, LevelStats, MemoryStats,
-    PartitionStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
+    BackgroundStats, CauseStats, CompactionIoStats, DesignStats, GrainStats, GrowthStats,
+    LevelStats, MemoryStats, PartitionStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
 pub use blade::BladeStats;
 pub use event::{Event, EventListener, GrainRule, StallReason};
@@ -89,5 +89,7 @@ pub use options::tuning::{
     BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering,
     TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
 };
-pub use options::{Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
+pub use options::{
+    Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions,
+};
 pub use tlsm::{ListSearches, TlsmStats};

@@ -63,4 +63,6 @@ firn_base::sites! {
     BLADE_REPEATS = "blade.repeats";
     /// Reads keep a partition in persistent memory (blade_07).
     BLADE_HEAT = "blade.heat";
+    /// Writes of compactions leave room for reads in flight (blade_09).
+    BLADE_ADMISSION = "blade.admission";
 }

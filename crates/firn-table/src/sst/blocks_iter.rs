@@ -89,8 +89,7 @@ impl BlocksIter {
         if self.is_large(number) {
             return None;
         }
-        let holds =
-            |ahead: &Option<Ahead>| ahead.as_ref().is_some_and(|a| a.places.contains(&at));
+        let holds = |ahead: &Option<Ahead>| ahead.as_ref().is_some_and(|a| a.places.contains(&at));
         let ahead = if holds(&self.held) {
             &mut self.held
         } else {

@@ -47,7 +47,9 @@ impl Sst {
         self.context()
             .counters
             .read(cause, handle.stored_len as usize);
+        let counters = &self.context().counters;
         let read = |into: &mut IoBuf| {
+            let _user = (cause == Cause::UserRead).then(|| counters.begin_user_read());
             self.file()
                 .read(handle.offset, handle.stored_len as usize, into)
         };
@@ -109,7 +111,9 @@ impl Sst {
             // Taken, not borrowed: `keep` calls the cache, and code that runs while this thread
             // waits for the cache's lock may read too.
             let mut scratch = SCRATCH.take();
+            let user = self.context().counters.begin_user_read();
             self.file().read(read.offset, read.len, &mut scratch)?;
+            drop(user);
             wanted.iter().try_for_each(|&block| {
                 let handle = self.index().handle(block);
                 let at = (handle.offset - read.offset) as usize;
@@ -122,6 +126,7 @@ impl Sst {
             })?;
             SCRATCH.set(scratch);
         } else {
+            let _user = self.context().counters.begin_user_read();
             let mut window = Window::of(self, &reads, Cause::UserRead, Vec::new());
             wanted
                 .iter()

@@ -14,6 +14,7 @@ use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, Handle};
 use super::properties::Properties;
 use super::read::Extent;
 use super::write::{SstMeta, SstOptions};
+use crate::sites;
 use firn_base::checksum::{Crc32c, crc32c};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::may_suspend;
@@ -236,11 +237,17 @@ impl Out {
         }
         let last = std::mem::take(&mut self.buffer);
         self.submit(last);
-        while let Some(pending) = self.in_flight.front_mut() {
+        // A sync does not cover writes that are in flight.
+        while let Some(pending) = self
+            .in_flight
+            .front_mut()
+            .filter(|_| sites::SST_WRITES_WAIT.is_on())
+        {
             pending.ready().await;
-            self.in_flight.pop_front().map_or(Ok(()), |pending| pending.wait().map(drop))?;
+            self.in_flight
+                .pop_front()
+                .map_or(Ok(()), |pending| pending.wait().map(drop))?;
         }
-        // Only now, because a sync does not cover writes that are in flight.
         let mut synced = match &self.writes {
             Some(queue) => queue.sync(&self.file, site),
             None => self.tracked(self.file.submit_sync(site)),

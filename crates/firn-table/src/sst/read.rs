@@ -406,7 +406,9 @@ impl Sst {
     /// # Errors
     /// As `get`.
     pub fn finish_get(&self, pending: PendingBlock, query: &Query<'_>) -> Result<Got> {
+        let user = self.context.counters.begin_user_read();
         let buf = pending.pending.wait()?;
+        drop(user);
         let block = Arc::new(self.decode(pending.block, buf.bytes())?);
         self.leave_for_get(pending.block, &block, query);
         self.search(pending.block, Loaded { block, read: true }, query)

@@ -145,10 +145,14 @@ pub struct BackgroundStats {
     pub removals: u64,
     /// Obsolete tables removed.
     pub removed_tables: u64,
-    /// Sub-tasks of compactions that may append to tables.
+    /// Sub-tasks of compactions: key ranges that are compacted on their own.
     pub sub_tasks: u64,
     /// Sub-tasks that another worker ran than the one that started the compaction.
     pub helped_sub_tasks: u64,
+    /// The largest number of sub-tasks of one compaction that ran at the same time.
+    pub sub_tasks_most: u64,
+    /// How workers run sub-tasks, and the I/O of these.
+    pub io: CompactionIoStats,
     /// The largest number of concurrent reads of an append's old blocks.
     pub append_reads_most: u64,
     /// Partitions that were divided in two.
@@ -158,6 +162,39 @@ pub struct BackgroundStats {
     /// The choices between an append and a rewrite, by the rule that decided. Only in profiles
     /// whose tables may grow.
     pub grains: Vec<GrainStats>,
+}
+
+/// The I/O of compactions, and how workers overlap it with computation.
+#[derive(Debug, Clone, Serialize)]
+pub struct CompactionIoStats {
+    /// How a worker runs sub-tasks: `threads`, `coroutines` or `flush-coroutine`.
+    pub concurrency: String,
+    /// The I/Os that compactions keep in flight at most, users' reads included.
+    pub depth: usize,
+    /// The sub-tasks that a worker runs at a time.
+    pub coroutines: usize,
+    /// Reads and writes of compactions in flight now, and the most that were.
+    pub in_flight: u64,
+    /// The largest number of them in flight at the same time.
+    pub in_flight_most: u64,
+    /// Those that ended.
+    pub ended: u64,
+    /// Their mean duration, in microseconds, from submission to when the worker noticed the end.
+    pub mean_us: f64,
+    /// Seconds during which at least one was in flight.
+    pub busy_seconds: f64,
+    /// Seconds that workers spent on sub-tasks, without the rate limiter's sleep.
+    pub worker_seconds: f64,
+    /// Seconds of processor time that they used meanwhile; the rest they waited.
+    pub worker_cpu_seconds: f64,
+    /// Writes that a flush coroutine submitted.
+    pub admitted_writes: u64,
+    /// The most that were in flight at the same time.
+    pub admitted_most: usize,
+    /// How often it found no room beside the reads in flight.
+    pub refusals: u64,
+    /// Reads in flight now that users wait for.
+    pub user_reads: u64,
 }
 
 /// The number of choices of one kind between an append to a table and a rewrite of it.
@@ -407,10 +444,34 @@ impl Engine {
             removed_tables: jobs.removed.get(),
             sub_tasks: jobs.sub_tasks.get(),
             helped_sub_tasks: jobs.helped.get(),
+            sub_tasks_most: jobs.sub_tasks_most.load(Ordering::Relaxed),
+            io: self.compaction_io_stats(),
             append_reads_most: jobs.reads_most.load(Ordering::Relaxed),
             divided_partitions: jobs.divided.get(),
             joined_partitions: jobs.joined.get(),
             grains: self.grain_stats(),
+        }
+    }
+
+    fn compaction_io_stats(&self) -> CompactionIoStats {
+        let (jobs, admission) = (&self.counts.jobs, &self.compaction.admission);
+        let flight = &self.counts.io.compactions;
+        let (ended, latency_ns) = flight.ended();
+        CompactionIoStats {
+            concurrency: self.options.concurrency().to_string(),
+            depth: admission.depth(),
+            coroutines: self.options.coroutines(),
+            in_flight: flight.now(),
+            in_flight_most: flight.most(),
+            ended,
+            mean_us: latency_ns as f64 / ended.max(1) as f64 / 1e3,
+            busy_seconds: flight.busy_ns() as f64 / 1e9,
+            worker_seconds: jobs.worker_ns.get() as f64 / 1e9,
+            worker_cpu_seconds: jobs.worker_cpu_ns.get() as f64 / 1e9,
+            admitted_writes: admission.admitted.get(),
+            admitted_most: admission.most(),
+            refusals: admission.refused.get(),
+            user_reads: self.counts.io.users.now(),
         }
     }
 

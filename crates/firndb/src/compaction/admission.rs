@@ -9,6 +9,7 @@
 //!
 //! A write is admitted by one atomic step over all workers, not looked for and then submitted.
 
+use crate::mechanisms;
 use firn_base::count::{Counter, IoCounters};
 use firn_base::sync::{AtomicUsize, Ordering};
 
@@ -20,6 +21,7 @@ pub(crate) const PATIENCE_NS: u64 = 100_000_000;
 pub(crate) struct Admission {
     depth: usize,
     writes: AtomicUsize,
+    most: AtomicUsize,
     pub(crate) admitted: Counter,
     pub(crate) refused: Counter,
 }
@@ -40,6 +42,7 @@ impl Admission {
         Admission {
             depth,
             writes: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
             admitted: Counter::default(),
             refused: Counter::default(),
         }
@@ -47,6 +50,11 @@ impl Admission {
 
     pub(crate) fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// The largest number of writes that were admitted at the same time.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
     }
 
     /// Admits a write, but at least `floor` at a time. `counters` count the reads in flight.
@@ -58,10 +66,12 @@ impl Admission {
                 let reads = (counters.compactions.now() as usize).saturating_sub(writes);
                 let users = counters.users.now() as usize;
                 let room = self.depth.saturating_sub(reads + users).max(floor);
-                (writes < room).then_some(writes + 1)
+                let is_admitted = writes < room || !mechanisms::BLADE_ADMISSION.is_on();
+                is_admitted.then_some(writes + 1)
             });
         match admitted {
-            Ok(_) => {
+            Ok(before) => {
+                self.most.fetch_max(before + 1, Ordering::Relaxed);
                 self.admitted.add(1);
                 Some(Admitted(self))
             }
@@ -101,9 +111,6 @@ mod tests {
             .collect();
         assert_eq!(all.len(), 4);
         assert!(admission.admit(0, &counters).is_none());
-        assert_eq!(
-            (admission.admitted.get(), admission.refused.get()),
-            (7, 4)
-        );
+        assert_eq!((admission.admitted.get(), admission.refused.get()), (7, 4));
     }
 }

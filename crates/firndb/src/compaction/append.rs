@@ -44,7 +44,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(crate) struct AppendTask {
     child: Arc<TableRun>,
-    keys: KeyBounds,
+    pub(super) keys: KeyBounds,
 }
 
 /// A table with appended blocks, once they are installed.

@@ -18,9 +18,11 @@ pub(crate) struct JobCounters {
     /// The number of batches in which obsolete tables were removed, and of these tables.
     pub(crate) removals: Counter,
     pub(crate) removed: Counter,
-    /// The number of sub-tasks of compactions, and of workers that ran some of another's.
+    /// The number of sub-tasks of compactions, and of those that a second worker ran.
     pub(crate) sub_tasks: Counter,
     pub(crate) helped: Counter,
+    /// The largest number of sub-tasks of a compaction that ran at the same time.
+    pub(crate) sub_tasks_most: AtomicU64,
     /// The time that workers spent on them without sleeping for the rate limiter, and the processor
     /// time that they used.
     pub(crate) worker_ns: Counter,

@@ -28,4 +28,4 @@ pub(crate) use merge::{
     write_outputs, write_tables,
 };
 pub(crate) use output::{PmTarget, Written};
-pub(crate) use sub_task::{Piece, Run, SubTask, collect, run_sub_task, sub_tasks};
+pub(crate) use sub_task::{Piece, Run, SubTask, collect, open_inputs, run_sub_task, sub_tasks};

@@ -156,6 +156,21 @@ pub(super) fn even_cut(bytes: u64, target: u64) -> u64 {
     bytes / tables + bytes / tables / 8
 }
 
+/// Opens the tables that `task` reads. Its caller may block, and the task must not.
+///
+/// # Errors
+/// The error of opening one.
+pub(crate) fn open_inputs(task: &SubTask, plan: &Plan) -> Result<()> {
+    let keys = match task {
+        SubTask::Append(task) => &task.keys,
+        SubTask::Copy(task) => &task.keys,
+    };
+    let tables = plan.tables.iter().map(|(_, run)| run);
+    tables
+        .filter(|run| keys.meets(run))
+        .try_for_each(|run| run.table().map(drop))
+}
+
 /// Runs one sub-task. If it fails, nothing that it wrote counts.
 ///
 /// # Errors

@@ -95,7 +95,10 @@ impl Options {
 
     /// Sets how a worker runs the parts of a compaction.
     #[must_use]
-    pub fn compaction_concurrency(mut self, concurrency: impl Into<Option<Concurrency>>) -> Options {
+    pub fn compaction_concurrency(
+        mut self,
+        concurrency: impl Into<Option<Concurrency>>,
+    ) -> Options {
         self.compaction_concurrency = concurrency.into();
         self
     }

@@ -108,10 +108,7 @@ impl MergeIter {
 
     /// A merge positioned on the first entry from `from` on, or of all. The first reads of all
     /// children are in flight at the same time.
-    pub(crate) async fn starting(
-        children: Vec<RunIter>,
-        from: Option<&[u8]>,
-    ) -> Result<MergeIter> {
+    pub(crate) async fn starting(children: Vec<RunIter>, from: Option<&[u8]>) -> Result<MergeIter> {
         let mut merge = MergeIter::new(children);
         if may_suspend() {
             for child in &mut merge.children {

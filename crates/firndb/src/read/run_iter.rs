@@ -288,7 +288,8 @@ impl LevelIter {
         LevelIter::new(Arc::new(LevelRuns::new(true, runs)), access)
     }
 
-    /// Limits the iterator to keys before `end`, so that nothing after it is read ahead.
+    /// Limits the iterator to keys before `end`: tables from there on are not entered, and nothing
+    /// after it is read ahead.
     pub(crate) fn until(mut self, end: Option<&[u8]>) -> LevelIter {
         self.end = end.map(<[u8]>::to_vec);
         self
@@ -331,7 +332,7 @@ impl LevelIter {
 
     /// An iterator over table `at`, on no entry yet.
     fn open(&self, at: usize) -> Result<Option<TableIter>> {
-        let Some(run) = self.level.runs.get(at) else {
+        let Some(run) = self.level.runs.get(at).filter(|run| self.is_wanted(run)) else {
             return Ok(None);
         };
         let mut iter = run.table()?.iter(self.access);
@@ -342,10 +343,17 @@ impl LevelIter {
         Ok(Some(iter))
     }
 
+    /// True if the table may have a key before the end.
+    fn is_wanted(&self, run: &TableRun) -> bool {
+        let end = self.end.as_deref();
+        end.is_none_or(|end| run.meta.smallest.as_slice() < end)
+    }
+
     #[inline]
     fn wants(&mut self) -> Option<&mut Pending> {
-        let is_at_end = self.iter.as_ref().is_some_and(TableIter::is_at_end);
-        match is_at_end {
+        let largest = self.level.runs.get(self.at).map(|run| &run.meta.largest);
+        let (iter, largest) = (self.iter.as_ref()?, largest?);
+        match iter.is_at_end(largest) {
             true => self.wants_next_table(),
             false => self.iter.as_mut().and_then(TableIter::wants),
         }
@@ -353,11 +361,6 @@ impl LevelIter {
 
     fn wants_next_table(&mut self) -> Option<&mut Pending> {
         if self.upcoming.is_none() {
-            let next = self.level.runs.get(self.at + 1)?;
-            let end = self.end.as_deref();
-            if end.is_some_and(|end| next.meta.smallest.as_slice() >= end) {
-                return None;
-            }
             // An error is reported when the table is entered.
             self.upcoming = self.open(self.at + 1).unwrap_or_default();
         }

@@ -192,12 +192,13 @@ impl TableIter {
         }
     }
 
-    /// True if it is known that no entry of the table follows the current one.
+    /// True if no entry of the table, whose largest key is given, follows the current one. In
+    /// persistent memory there may be an older version.
     #[inline]
-    pub(crate) fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self, largest: &[u8]) -> bool {
         match self {
             TableIter::Sst(iter) => iter.is_at_end(),
-            TableIter::List(_) | TableIter::Sorted(_) => false,
+            TableIter::List(_) | TableIter::Sorted(_) => self.key() == largest,
         }
     }
 

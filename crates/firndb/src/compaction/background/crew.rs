@@ -5,12 +5,13 @@
 //! as many as are admitted (`admission.rs`). A merge then never waits for its own write, and reads
 //! of users come before it.
 //!
-//! Blocking calls that remain inside a sub-task: the opening of a table that is not open, the
-//! creation of a file, and values larger than a readahead, of which only one sub-task runs at a
-//! time.
+//! Tables are opened before their sub-task begins, while the others wait. Inside a sub-task only the
+//! creation of a file blocks, the opening of a table that was closed since for want of memory, and
+//! values larger than a readahead, of which one sub-task runs at a time.
 
 use super::sub_tasks::SubTasks;
 use crate::compaction::admission::{Admitted, PATIENCE_NS};
+use crate::compaction::open_inputs;
 use crate::engine::Engine;
 use crate::options::Concurrency;
 use firn_base::exec::{Crew, Task, run_crew};
@@ -28,16 +29,23 @@ struct SubTaskCrew<'a> {
     writes: Option<Arc<WriteQueue>>,
     fs: Arc<dyn Fs>,
     slept_ns: u64,
+    count: u64,
 }
 
 impl<'a> Crew<'a> for SubTaskCrew<'a> {
     fn next(&mut self) -> Option<Task<'a>> {
         let (engine, shared) = (self.engine, self.shared);
         let (place, job) = shared.begin()?;
+        self.count += 1;
         let writes = self.writes.clone();
+        // An index of a megabyte is read at once, and all tasks wait for it. While it is open, no
+        // task has to.
+        let opened = open_inputs(&shared.tasks[place], &job.plan);
         Some(Box::pin(async move {
-            let work = engine.sub_task(shared, place, &job, writes.as_ref());
-            let result = work.await;
+            let result = match opened {
+                Ok(()) => engine.sub_task(shared, place, &job, writes.as_ref()).await,
+                Err(error) => Err(error),
+            };
             drop(job);
             engine.end_sub_task(shared, place, result);
         }))
@@ -59,6 +67,9 @@ impl<'a> Crew<'a> for SubTaskCrew<'a> {
 
     fn wait(&mut self, at_most: Duration) {
         self.fs.complete(at_most);
+        if self.engine.clock.is_manual() {
+            self.engine.clock.advance(at_most);
+        }
     }
 }
 
@@ -106,11 +117,11 @@ impl Flusher<'_> {
 
 impl Engine {
     /// Runs sub-tasks, several at a time, until none is left to begin. Returns the nanoseconds that
-    /// they slept.
-    pub(super) fn run_sub_tasks_at_once(&self, shared: &SubTasks) -> u64 {
+    /// they slept, and their number.
+    pub(super) fn run_at_once(&self, shared: &SubTasks) -> (u64, u64) {
         // The plan must not pin its tables while the sub-tasks run.
         let Some(borrowed) = shared.plan().map(|plan| self.borrow_for(&plan, 0)) else {
-            return 0;
+            return (0, 0);
         };
         let loan = match borrowed {
             Ok(loan) => loan,
@@ -118,7 +129,7 @@ impl Engine {
                 if let Some((place, _)) = shared.begin() {
                     self.end_sub_task(shared, place, Err(error));
                 }
-                return 0;
+                return (0, 0);
             }
         };
         let width = match loan {
@@ -132,9 +143,10 @@ impl Engine {
             writes: is_queued.then(Arc::default),
             fs: self.fs(),
             slept_ns: 0,
+            count: 0,
         };
         run_crew(width, &mut crew);
-        crew.slept_ns
+        (crew.slept_ns, crew.count)
     }
 
     /// The number of sub-tasks, of `tasks`, that a worker runs at a time. It leaves some to other

@@ -15,7 +15,7 @@ use crate::mechanisms;
 use crate::options::Concurrency;
 use crate::sites;
 use firn_base::exec::block_on_with;
-use firn_base::sync::Mutex;
+use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Limits, Result, SeqNo};
 use firn_fs::{WriteQueue, thread_cpu_ns};
 use std::sync::Arc;
@@ -35,6 +35,8 @@ struct Progress {
     running: usize,
     pieces: Vec<Option<Piece>>,
     error: Option<Error>,
+    /// The most that ran at the same time.
+    most: usize,
 }
 
 impl SubTasks {
@@ -47,6 +49,7 @@ impl SubTasks {
             running: 0,
             pieces,
             error: None,
+            most: 0,
         });
         SubTasks {
             tasks,
@@ -69,6 +72,7 @@ impl SubTasks {
         let job = progress.job.clone()?;
         progress.next += 1;
         progress.running += 1;
+        progress.most = progress.most.max(progress.running);
         Some((progress.next - 1, job))
     }
 
@@ -124,7 +128,7 @@ impl Engine {
             self.jobs.shared.lock().push(shared.clone());
             self.executor.wake();
         }
-        let slept_ns = self.run_as_many(&shared);
+        let (slept_ns, _) = self.run_as_many(&shared);
         if parallel {
             self.jobs
                 .shared
@@ -139,6 +143,9 @@ impl Engine {
             self.flush_if_due();
             self.wait_for_background(seen, WAIT);
         }
+        let most = shared.progress.lock().most as u64;
+        let counted = &self.counts.jobs.sub_tasks_most;
+        counted.fetch_max(most, Ordering::Relaxed);
         let named = shared.take().and_then(|pieces| {
             let has_files = pieces.iter().any(Piece::has_files);
             match has_files
@@ -161,22 +168,23 @@ impl Engine {
         }
     }
 
-    /// Runs sub-tasks until none is left to begin. Returns the nanoseconds that they slept.
-    fn run_as_many(&self, shared: &SubTasks) -> u64 {
+    /// Runs sub-tasks until none is left to begin. Returns the nanoseconds that they slept, and
+    /// their number.
+    fn run_as_many(&self, shared: &SubTasks) -> (u64, u64) {
         let (begun_ns, cpu_ns) = (self.clock.now_ns(), thread_cpu_ns());
-        let mut slept_ns = 0;
+        let (mut slept_ns, mut count) = (0, 0);
         if self.options.concurrency() == Concurrency::Threads {
             while let Some(slept) = self.run_one(shared) {
-                slept_ns += slept;
+                (slept_ns, count) = (slept_ns + slept, count + 1);
             }
         } else {
-            slept_ns = self.run_sub_tasks_at_once(shared);
+            (slept_ns, count) = self.run_at_once(shared);
         }
         let elapsed_ns = self.clock.now_ns().saturating_sub(begun_ns + slept_ns);
         self.counts.jobs.worker_ns.add(elapsed_ns);
         let cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.counts.jobs.worker_cpu_ns.add(cpu_ns);
-        slept_ns
+        (slept_ns, count)
     }
 
     /// Runs a sub-task of a compaction that another worker started. Returns false if there is none.
@@ -190,12 +198,9 @@ impl Engine {
             .cloned();
         let Some(shared) = found else { return false };
         self.flush_if_due();
-        let before = self.counts.jobs.sub_tasks.get();
-        self.run_as_many(&shared);
-        // Other workers run some, too, so this is the number of helpers, not of what they ran.
-        let ran = self.counts.jobs.sub_tasks.get() > before;
-        self.counts.jobs.helped.add(u64::from(ran));
-        ran
+        let (_, count) = self.run_as_many(&shared);
+        self.counts.jobs.helped.add(count);
+        count > 0
     }
 
     /// Runs the next sub-task. Returns the nanoseconds that it slept, or `None` if there is none.
@@ -248,6 +253,7 @@ mod tests {
             running: count,
             pieces,
             error: None,
+            most: 0,
         });
         SubTasks {
             tasks: Vec::new(),
