@@ -19,6 +19,7 @@ fn options(pool: &Path) -> Options {
     options.tuning.blade.table_bytes = Some(256 << 10);
     // Everything is one table of its level.
     options.limits.table_bytes = 1 << 20;
+    options.memory_limit_bytes = 4 << 20;
     options.write_buffer_bytes = Some(256 << 10);
     options
 }

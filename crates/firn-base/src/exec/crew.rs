@@ -16,8 +16,8 @@ use std::time::Duration;
 /// A task of a crew.
 pub type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// The longest wait of a crew whose tasks all wait. A task may wait for something that wakes nobody,
-/// such as the end of users' reads.
+/// The longest wait of a crew whose tasks all wait. A task may wait for something that wakes
+/// nobody, such as the end of users' reads.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// The surroundings of a crew.

@@ -60,7 +60,7 @@ pub(super) struct Disk {
     pub(super) direct: bool,
     /// True if operations in flight complete when the seed says so.
     pub(super) defers: bool,
-    /// Those that were deferred, some of which have happened since.
+    /// The operations that were deferred, some of which have happened since.
     pub(super) in_flight: Vec<Weak<Mutex<InFlight>>>,
     /// Operations that blocked although their caller could have suspended.
     pub(super) blocked: Vec<(OpKind, PathBuf)>,

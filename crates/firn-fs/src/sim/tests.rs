@@ -531,7 +531,7 @@ fn deferred_operations_happen_when_the_seed_says_so() {
             buf.push(&[byte; SECTOR]);
             buf
         };
-        let mut in_flight = vec![
+        let mut in_flight = [
             Some(file.submit_write(0, bytes(1))),
             Some(file.submit_write(SECTOR as u64, bytes(2))),
             Some(file.submit_sync(&TEST)),

@@ -41,8 +41,8 @@ pub struct BlocksIter {
 }
 
 impl BlocksIter {
-    /// An iterator over `blocks`, whose numbers ascend, on no entry yet. With `alone`, only one read
-    /// is in flight at a time.
+    /// An iterator over `blocks`, whose numbers ascend, on no entry yet. With `alone`, only one
+    /// read is in flight at a time.
     pub fn new(
         table: Arc<Sst>,
         blocks: Arc<[usize]>,

@@ -177,7 +177,7 @@ pub struct CompactionIoStats {
     pub in_flight: u64,
     /// The largest number of them in flight at the same time.
     pub in_flight_most: u64,
-    /// Those that ended.
+    /// The number that ended.
     pub ended: u64,
     /// Their mean duration, in microseconds, from submission to when the worker noticed the end.
     pub mean_us: f64,

@@ -11,6 +11,7 @@ mod grain;
 mod install;
 mod merge;
 mod output;
+mod overlap;
 pub(crate) mod picker;
 pub(crate) mod plan;
 pub(crate) mod pm_store;
@@ -24,8 +25,9 @@ pub(crate) use counters::{JobCounters, LevelCounters};
 pub(crate) use entries::BufferedEntries;
 pub(crate) use grain::Grain;
 pub(crate) use merge::{
-    CompactionContext, CompactionOutput, LevelContext, Output, OverlapTracker, run, run_above,
-    write_outputs, write_tables,
+    CompactionContext, CompactionOutput, LevelContext, Output, run, run_above, write_outputs,
+    write_tables,
 };
 pub(crate) use output::{PmTarget, Written};
+pub(crate) use overlap::OverlapTracker;
 pub(crate) use sub_task::{Piece, Run, SubTask, collect, open_inputs, run_sub_task, sub_tasks};

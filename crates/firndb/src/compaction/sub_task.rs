@@ -136,13 +136,13 @@ fn copy_tasks(plan: &Plan, limits: &Limits) -> Vec<CopyTask> {
     }
     let ends = ranges.iter().skip(1).map(|(from, _)| from.clone());
     let ends: Vec<_> = ends.chain([None]).collect();
-    let task = |((from, held), to): ((Option<Vec<u8>>, u64), Option<Vec<u8>>)| CopyTask {
-        keys: KeyBounds { from, to },
+    let task = |((from, held), to): ((_, u64), _)| {
         // The tables above are taken to lie as these do.
-        table_bytes: Some(even_cut(
-            (u128::from(bytes) * u128::from(held) / u128::from(all.max(1))) as u64,
-            limits.table_bytes,
-        )),
+        let part = u128::from(bytes) * u128::from(held) / u128::from(all.max(1));
+        CopyTask {
+            keys: KeyBounds { from, to },
+            table_bytes: Some(even_cut(part as u64, limits.table_bytes)),
+        }
     };
     ranges.into_iter().zip(ends).map(task).collect()
 }

@@ -1,13 +1,13 @@
 //! Several sub-tasks of a compaction at a time on one worker (PM-Blade, V): while one waits for a
 //! read or a write, another merges.
 //!
-//! With a flush coroutine the sub-tasks hand over full write buffers, and that one submits them all,
-//! as many as are admitted (`admission.rs`). A merge then never waits for its own write, and reads
-//! of users come before it.
+//! With a flush coroutine the sub-tasks hand over full write buffers, and that one submits them
+//! all, as many as are admitted (`admission.rs`). A merge then never waits for its own write, and
+//! reads of users come before it.
 //!
-//! Tables are opened before their sub-task begins, while the others wait. Inside a sub-task only the
-//! creation of a file blocks, the opening of a table that was closed since for want of memory, and
-//! values larger than a readahead, of which one sub-task runs at a time.
+//! Tables are opened before their sub-task begins, while the others wait. Inside a sub-task only
+//! three things block: the creation of a file, the opening of a table that was closed since for
+//! want of memory, and the read of a value larger than a readahead.
 
 use super::sub_tasks::SubTasks;
 use crate::compaction::admission::{Admitted, PATIENCE_NS};

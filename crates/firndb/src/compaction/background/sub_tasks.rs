@@ -148,10 +148,10 @@ impl Engine {
         counted.fetch_max(most, Ordering::Relaxed);
         let named = shared.take().and_then(|pieces| {
             let has_files = pieces.iter().any(Piece::has_files);
-            match has_files
-                .then(|| self.compaction.files.sync_dir(&sites::SST_NAMES_SYNC))
-                .unwrap_or(Ok(()))
-            {
+            if !has_files {
+                return Ok(pieces);
+            }
+            match self.compaction.files.sync_dir(&sites::SST_NAMES_SYNC) {
                 Ok(()) => Ok(pieces),
                 Err(error) => Err((error, pieces)),
             }
@@ -263,9 +263,10 @@ mod tests {
     }
 
     fn piece(bytes_in: u64) -> Result<Piece> {
-        let mut piece = Piece::default();
-        piece.bytes_in = bytes_in;
-        Ok(piece)
+        Ok(Piece {
+            bytes_in,
+            ..Piece::default()
+        })
     }
 
     #[test]
