@@ -98,6 +98,9 @@ fn facts(report: &MatrixReport) -> String {
     let rate = config.rate.map_or_else(String::new, |rate| {
         format!(", {rate} operations/s asked for")
     });
+    let orders = config.retail.map_or_else(String::new, |retail| {
+        format!("{} orders in about ", text::whole(retail.orders as f64))
+    });
     let rounds = text::rounds(
         report
             .cells
@@ -136,8 +139,8 @@ fn facts(report: &MatrixReport) -> String {
         (
             "workloads",
             format!(
-                "{} records of {} + {} bytes, {} operations each, {} threads, durable after a {} failure{rate}, \
-                 {rounds}",
+                "{orders}{} records of {} + {} bytes, {} operations each, {} threads, durable after a {} \
+                 failure{rate}, {rounds}",
                 text::whole(config.records as f64),
                 config.key_sizes,
                 config.values.sizes,
