@@ -123,7 +123,8 @@ impl Bench {
     /// Runs `phase` to completion.
     ///
     /// # Errors
-    /// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong answer.
+    /// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong
+    /// answer.
     pub fn run(&self, phase: &Phase, watch: &dyn Watch) -> Result<PhaseReport> {
         if phase.threads == 0 || phase.operations == 0 {
             return Err(Error::invalid(

@@ -22,6 +22,16 @@ pub enum Change<'a> {
     },
 }
 
+impl Change<'_> {
+    /// Bytes of its key and value.
+    pub fn byte_size(&self) -> usize {
+        match self {
+            Change::Put { key, value } => key.len() + value.len(),
+            Change::Delete { key } => key.len(),
+        }
+    }
+}
+
 /// An ordered key-value store under test. Called by many threads at once.
 pub trait Store: Send + Sync + 'static {
     /// Writes `value` at `key`. Returns once it has the requested durability.
@@ -54,6 +64,8 @@ pub trait Store: Send + Sync + 'static {
     /// Makes the changes of `batch`, in order, as one. Returns once all have the requested
     /// durability. By default each change is a write of its own, as [`Store::is_atomic`] says: a
     /// reader may then see a part of the batch, and so may the next open.
+    ///
+    /// REQUIRES: no key occurs twice.
     ///
     /// # Errors
     /// The engine's error. By default some of the changes may have been made.

@@ -132,7 +132,10 @@ pub(super) fn print_tables(report: &MatrixReport) -> Outcome<()> {
     print(summary_table(&report.summary))?;
     if report.config.retail.is_some() {
         print(sorts_table(&report.summary))?;
-        print(traffic(report))?;
+        // A report without its rounds has no counts by cause.
+        if !report.cells.is_empty() {
+            print(traffic(report))?;
+        }
     }
     print(ratios(&report.summary))?;
     print(notes(report))

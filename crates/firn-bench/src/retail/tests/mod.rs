@@ -113,6 +113,8 @@ fn a_batch_has_the_changes_of_its_rows_and_of_their_indexes() {
                 "order {number} at {version}"
             );
             assert!(names_its_row_first(&changes));
+            let keys: BTreeSet<&[u8]> = changes.iter().map(key_of).collect();
+            assert_eq!(keys.len(), changes.len(), "a key occurs twice");
         }
         let contents = market.contents(&order, order.life.len());
         let bytes: usize = map.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -125,6 +127,12 @@ fn a_batch_has_the_changes_of_its_rows_and_of_their_indexes() {
         );
     }
     assert!(moved > 40 * 20, "{moved} index entries moved");
+}
+
+fn key_of<'a>(change: &Change<'a>) -> &'a [u8] {
+    match *change {
+        Change::Put { key, .. } | Change::Delete { key } => key,
+    }
 }
 
 /// True if every entry that a batch inserts comes after a row of its table.
