@@ -2,13 +2,13 @@
 
 use crate::engine::{Compression, Engine, Setup};
 use crate::machine::directory_bytes;
-use crate::store::{Counters, OpeningStep, Store, Traffic};
+use crate::store::{Change, Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
     BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, Durability, GrainLimits,
     LabTuning, LogPlacement, Options, Profile, ReadOptions, Tiering, TlsmBuild, TlsmTuning,
-    TlsmVictim, WriteOptions,
+    TlsmVictim, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -414,6 +414,22 @@ impl Store for FirnStore {
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
         self.db
             .delete_with(key, &WriteOptions::new().durability(durability))
+    }
+
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        let mut changes = WriteBatch::new();
+        for change in batch {
+            match change {
+                Change::Put { key, value } => changes.put(key, value),
+                Change::Delete { key } => changes.delete(key),
+            };
+        }
+        let options = WriteOptions::new().durability(durability);
+        self.db.write(&changes, &options)
+    }
+
+    fn is_atomic(&self) -> bool {
+        true
     }
 
     fn settle(&self) -> Result<()> {

@@ -91,21 +91,10 @@ fn details(id: &str, title: &str, content: &str) -> String {
 
 /// Date, machine and parameters of the run.
 fn facts(report: &MatrixReport) -> String {
-    let (machine, config, setup) = (&report.machine, &report.config, &report.setup);
+    let (machine, setup) = (&report.machine, &report.setup);
     let memory = machine
         .memory_bytes
         .map_or_else(|| "unknown memory".to_owned(), |all| bytes(all as f64));
-    let rate = config.rate.map_or_else(String::new, |rate| {
-        format!(", {rate} operations/s asked for")
-    });
-    let rounds = text::rounds(
-        report
-            .cells
-            .iter()
-            .map(|cell| cell.round + 1)
-            .max()
-            .unwrap_or(0),
-    );
     let pm = setup.pm.as_ref().map_or_else(
         || "no persistent memory".to_owned(),
         |pm| {
@@ -133,19 +122,7 @@ fn facts(report: &MatrixReport) -> String {
             ),
         ),
         ("storage", machine.device.clone()),
-        (
-            "workloads",
-            format!(
-                "{} records of {} + {} bytes, {} operations each, {} threads, durable after a {} failure{rate}, \
-                 {rounds}",
-                text::whole(config.records as f64),
-                config.key_sizes,
-                config.values.sizes,
-                text::whole(config.operations as f64),
-                config.threads,
-                config.durability,
-            ),
-        ),
+        ("workloads", amounts(report)),
         (
             "given to all",
             format!(
@@ -168,6 +145,28 @@ fn facts(report: &MatrixReport) -> String {
         .collect();
     let command = escape(&command_line(&report.command));
     format!("<dl class=\"facts\">\n{rows}</dl>\n<pre id=\"command\">{command}</pre>\n")
+}
+
+/// The amounts of data and work.
+fn amounts(report: &MatrixReport) -> String {
+    let config = &report.config;
+    let orders = config.retail.map_or_else(String::new, |retail| {
+        format!("{} orders in about ", text::whole(retail.orders as f64))
+    });
+    let rate = config.rate.map_or_else(String::new, |rate| {
+        format!(", {rate} operations/s asked for")
+    });
+    let rounds = report.cells.iter().map(|cell| cell.round + 1).max();
+    format!(
+        "{orders}{} records of {} + {} bytes, {} operations each, {} threads, durable after a {} failure{rate}, {}",
+        text::whole(config.records as f64),
+        config.key_sizes,
+        config.values.sizes,
+        text::whole(config.operations as f64),
+        config.threads,
+        config.durability,
+        text::rounds(rounds.unwrap_or(0)),
+    )
 }
 
 /// Notes that a reader must know before looking at any figure.

@@ -390,6 +390,7 @@ fn config(
         durability: Durability::Process,
         rate: None,
         theta,
+        retail: None,
     })
 }
 

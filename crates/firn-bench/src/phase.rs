@@ -1,26 +1,21 @@
-//! Runs a workload: starts the threads, shows progress, adds up.
-//!
-//! Steps: 1 create the job that the threads share; 2 record the counters of engine and kernel; 3
-//! run the threads until both the operations are done and the minimum time is over; 4 wait until
-//! the engine is at rest, if requested; 5 report the differences.
+//! A run over one database: its store, its records and their ledger, and the phases that share
+//! them.
 
 use crate::key_space::{KeySpace, Permutation};
 use crate::ledger::Ledger;
-use crate::machine;
+use crate::measure::{Clients, Place};
 use crate::record::Values;
-use crate::report::{Moved, PhaseReport};
-use crate::store::{Counters, Opening, Store};
-use crate::worker::{Job, Tally, work};
+use crate::report::PhaseReport;
+use crate::store::{Opening, Store};
+use crate::worker::Job;
 use crate::workload::Workload;
 use firn_base::clock::Clock;
 use firn_base::seed::{Seed, mix};
-use firn_base::{Error, ErrorKind, Result, exec};
+use firn_base::{Error, Result};
 use firndb::Durability;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// One workload to run.
 #[derive(Debug, Clone)]
@@ -88,7 +83,7 @@ impl Bench {
     /// A run of `workloads`, with `operations` each, over all records of `keys`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for impossible sizes.
+    /// [`firn_base::ErrorKind::Invalid`] for impossible sizes.
     pub fn new(
         store: Arc<dyn Store>,
         directory: &Path,
@@ -128,28 +123,24 @@ impl Bench {
     /// Runs `phase` to completion.
     ///
     /// # Errors
-    /// The first error of the store, or [`ErrorKind::Corruption`] for the first wrong answer.
+    /// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong
+    /// answer.
     pub fn run(&self, phase: &Phase, watch: &dyn Watch) -> Result<PhaseReport> {
         if phase.threads == 0 || phase.operations == 0 {
             return Err(Error::invalid(
                 "a benchmark needs at least one thread and one operation",
             ));
         }
-        machine::reset_peak();
-        let before = Measure::take(&*self.store, &self.directory);
-        let job = Arc::new(self.job(phase));
-        watch.begin(phase.workload.name(), phase.operations);
-        let tally = run_threads(&job, watch);
-        watch.end();
-        let tally = tally?;
+        let place = Place {
+            store: &*self.store,
+            directory: &self.directory,
+            clock: &self.clock,
+        };
+        let (report, job) = place.measure(phase, || self.job(phase), watch)?;
         if phase.workload.fills() {
             self.records.store(job.begun(), Ordering::SeqCst);
         }
-        let log_bytes = self.store.counters().log_bytes;
-        let settle_seconds = self.settle(phase, watch)?;
-        let mut after = Measure::take(&*self.store, &self.directory);
-        after.engine.log_bytes = log_bytes;
-        report(&job, &tally, settle_seconds, &before, &after)
+        Ok(report)
     }
 
     /// The same run with its store closed and then opened with `open`.
@@ -197,116 +188,4 @@ impl Bench {
             failed: AtomicBool::new(false),
         }
     }
-
-    fn settle(&self, phase: &Phase, watch: &dyn Watch) -> Result<Option<f64>> {
-        if !phase.settle {
-            return Ok(None);
-        }
-        let start = self.clock.now_ns();
-        watch.begin("settle", 0);
-        let settled = self.store.settle();
-        watch.end();
-        settled?;
-        Ok(Some((self.clock.now_ns() - start) as f64 / 1e9))
-    }
-}
-
-fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
-    let mut handles: Vec<JoinHandle<Result<Tally>>> = Vec::new();
-    let mut result = Tally::new();
-    for thread in 0..job.phase.threads {
-        let theirs = job.clone();
-        match exec::spawn(&format!("bench-{thread}"), move || {
-            work(&theirs, thread as u64)
-        }) {
-            Ok(handle) => handles.push(handle),
-            Err(e) => {
-                job.failed.store(true, Ordering::SeqCst);
-                result = Err(Error::from_io(
-                    "start a thread of",
-                    Path::new("the benchmark"),
-                    e,
-                ));
-                break;
-            }
-        }
-    }
-    while handles.iter().any(|handle| !handle.is_finished()) {
-        watch.advance(job.begun());
-        job.clock.sleep(Duration::from_millis(20));
-    }
-    for handle in handles {
-        let tally = handle
-            .join()
-            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "a benchmark thread panicked")));
-        result = match (result, tally) {
-            (Ok(mut sum), Ok(tally)) => sum.add(&tally).map(|()| sum),
-            (Err(e), _) | (_, Err(e)) => Err(e),
-        };
-    }
-    result
-}
-
-/// Counters maintained outside of the benchmark.
-struct Measure {
-    engine: Counters,
-    device: Option<Moved>,
-    os_written_bytes: Option<u64>,
-    os_read_bytes: Option<u64>,
-    cpu_seconds: f64,
-}
-
-impl Measure {
-    fn take(store: &dyn Store, directory: &Path) -> Self {
-        Self {
-            engine: store.counters(),
-            device: machine::device_bytes(directory),
-            os_written_bytes: machine::written_bytes(),
-            os_read_bytes: machine::read_bytes(),
-            cpu_seconds: machine::cpu_seconds(),
-        }
-    }
-}
-
-fn report(
-    job: &Job,
-    tally: &Tally,
-    settle_seconds: Option<f64>,
-    before: &Measure,
-    after: &Measure,
-) -> Result<PhaseReport> {
-    let all = tally.all()?;
-    let latency = all
-        .percentiles()
-        .ok_or_else(|| Error::invalid("the time was up before any operation"))?;
-    let seconds = (tally.last_ns.saturating_sub(job.start_ns)).max(1) as f64 / 1e9;
-    let difference = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
-    Ok(PhaseReport {
-        workload: job.phase.workload.name().to_owned(),
-        threads: job.phase.threads,
-        durability: job.phase.durability.to_string(),
-        operations: latency.operations,
-        seconds,
-        operations_per_second: latency.operations as f64 / seconds,
-        rate: job.phase.rate,
-        latency,
-        quantiles: all.quantiles(),
-        latency_by_sort: tally.by_sort(),
-        timeline: tally.timeline(),
-        settle_seconds,
-        user_bytes: tally.user_bytes,
-        engine: after.engine.since(&before.engine),
-        os_written_bytes: difference(after.os_written_bytes, before.os_written_bytes),
-        os_read_bytes: difference(after.os_read_bytes, before.os_read_bytes),
-        device: after
-            .device
-            .zip(before.device)
-            .map(|(after, before)| Moved {
-                written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
-                read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
-            }),
-        cpu_seconds: after.cpu_seconds - before.cpu_seconds,
-        peak_memory_bytes: machine::peak_memory_bytes(),
-        checker_bytes: job.ledger.bytes(),
-    })
 }

@@ -5,6 +5,7 @@ use crate::key_space::KeySpace;
 use crate::phase::{Bench, Phase, Watch};
 use crate::record::Values;
 use crate::report::PhaseReport;
+use crate::retail::{self, Retail};
 use crate::size::Sizes;
 use crate::store::Store;
 use crate::workload::Workload;
@@ -39,6 +40,9 @@ pub struct RunConfig {
     pub rate: Option<f64>,
     /// The zipfian parameter.
     pub theta: f64,
+    /// The retail workload instead of records that are alone; its own sizes and choices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retail: Option<Retail>,
 }
 
 impl RunConfig {
@@ -55,6 +59,13 @@ impl RunConfig {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] stating what is wrong.
     pub fn check(&self) -> Result<()> {
+        if let Some(retail) = self.retail {
+            retail.check(self)?;
+        } else if self.workloads.iter().any(Workload::is_of_retail) {
+            return Err(Error::invalid(
+                "retail is a program of its own: run `firn bench retail`",
+            ));
+        }
         self.keys()?;
         self.values.check()?;
         let wrong = [
@@ -84,6 +95,9 @@ impl RunConfig {
 
     /// Total bytes of keys and values after the load.
     pub fn loaded_bytes(&self) -> u64 {
+        if let Some(retail) = self.retail {
+            return retail.loaded_bytes();
+        }
         (self.records as f64 * (self.key_sizes.mean() + self.values.sizes.mean())) as u64
     }
 
@@ -124,6 +138,10 @@ pub fn run(
     done: &mut dyn FnMut(PhaseReport),
 ) -> Result<()> {
     config.check()?;
+    if let Some(retail) = config.retail {
+        let of = (retail, config);
+        return retail::run(&store, &setup.directory, of, clock, watch, done);
+    }
     let (keys, workloads) = (config.keys()?, &config.workloads);
     let mut bench = Bench::new(
         store,

@@ -94,6 +94,7 @@ fn config() -> RunConfig {
         durability: Durability::Process,
         rate: None,
         theta: 0.99,
+        retail: None,
     }
 }
 

@@ -23,6 +23,11 @@ impl Sizes {
         }
     }
 
+    /// Sizes from `min` to `max`, both at least 1.
+    pub(crate) fn between(min: usize, max: usize) -> Self {
+        Self { min, max }
+    }
+
     /// The smallest size.
     pub fn min(self) -> usize {
         self.min

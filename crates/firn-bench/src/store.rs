@@ -5,6 +5,33 @@ use firndb::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// One change of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Writes `value` at `key`.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Removes `key`. A missing key is not an error.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+impl Change<'_> {
+    /// Bytes of its key and value.
+    pub fn byte_size(&self) -> usize {
+        match self {
+            Change::Put { key, value } => key.len() + value.len(),
+            Change::Delete { key } => key.len(),
+        }
+    }
+}
+
 /// An ordered key-value store under test. Called by many threads at once.
 pub trait Store: Send + Sync + 'static {
     /// Writes `value` at `key`. Returns once it has the requested durability.
@@ -33,6 +60,26 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// The engine's error.
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()>;
+
+    /// Makes the changes of `batch`, in order, as one. Returns once all have the requested
+    /// durability. By default each change is a write of its own, as [`Store::is_atomic`] says: a
+    /// reader may then see a part of the batch, and so may the next open.
+    ///
+    /// REQUIRES: no key occurs twice.
+    ///
+    /// # Errors
+    /// The engine's error. By default some of the changes may have been made.
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        batch.iter().try_for_each(|change| match *change {
+            Change::Put { key, value } => self.put(key, value, durability),
+            Change::Delete { key } => self.delete(key, durability),
+        })
+    }
+
+    /// True if [`Store::write`] makes all changes of a batch or none, and a scan sees all or none.
+    fn is_atomic(&self) -> bool {
+        false
+    }
 
     /// Flushes memtables and waits until no background work is left: to zero compaction debt.
     ///

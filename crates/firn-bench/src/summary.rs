@@ -1,9 +1,10 @@
 //! Summarizes cells: medians and spreads over rounds, and ratios within a round.
 
 use crate::cell::Cell;
+use crate::latency::Percentiles;
 use crate::report::{Counted, PhaseReport};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The fraction by which the engine's and the kernel's byte counts may differ.
 const AGREEMENT: f64 = 0.02;
@@ -50,6 +51,9 @@ pub struct WorkloadSummary {
     pub settled_seconds: Spread,
     /// Latencies in microseconds: median, 99 %, 99.9 % and 99.99 %.
     pub latency_us: [Spread; 4],
+    /// Latencies by kind of call.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latency_by_sort: BTreeMap<String, SortLatency>,
     /// Bytes written to the SSD, to zero compaction debt; `None` if they were not counted.
     pub written_bytes: Option<Spread>,
     /// The source of that count.
@@ -71,6 +75,19 @@ pub struct WorkloadSummary {
     pub cache_misses_per_operation: Option<Spread>,
     /// This engine's figures divided by those of the first engine in the same round.
     pub ratio: Option<Ratios>,
+}
+
+/// Latencies of one kind of call, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SortLatency {
+    /// Arithmetic mean.
+    pub mean_us: Spread,
+    /// Half of the calls were no slower.
+    pub p50_us: Spread,
+    /// 99 % were no slower.
+    pub p99_us: Spread,
+    /// 99.9 % were no slower.
+    pub p99_9_us: Spread,
 }
 
 /// An engine's figures divided by the first engine's, round by round.
@@ -171,6 +188,7 @@ fn summarize(
             spread(&|run| run.latency.p99_9_us)?,
             spread(&|run| run.latency.p99_99_us)?,
         ],
+        latency_by_sort: by_sort(runs),
         written_bytes: some(&|run| run.written_bytes().map(|bytes| bytes as f64)),
         written_by: first(runs)?.counted_by(),
         os_read_bytes: some(&|run| run.os_read_bytes.map(|bytes| bytes as f64)),
@@ -188,6 +206,30 @@ fn summarize(
             ratios(runs, base)
         },
     })
+}
+
+/// The latencies of each kind of call in `runs`.
+fn by_sort(runs: &BTreeMap<u32, &PhaseReport>) -> BTreeMap<String, SortLatency> {
+    let sorts: BTreeSet<&String> = runs
+        .values()
+        .flat_map(|run| run.latency_by_sort.keys())
+        .collect();
+    let of = |sort: &String| {
+        let spread = |figure: fn(&Percentiles) -> f64| {
+            let of_sort = |run: &&PhaseReport| run.latency_by_sort.get(sort).map(figure);
+            Spread::of(runs.values().filter_map(of_sort))
+        };
+        Some(SortLatency {
+            mean_us: spread(|latency| latency.mean_us)?,
+            p50_us: spread(|latency| latency.p50_us)?,
+            p99_us: spread(|latency| latency.p99_us)?,
+            p99_9_us: spread(|latency| latency.p99_9_us)?,
+        })
+    };
+    sorts
+        .into_iter()
+        .filter_map(|sort| Some((sort.clone(), of(sort)?)))
+        .collect()
 }
 
 fn first<'a>(runs: &BTreeMap<u32, &'a PhaseReport>) -> Option<&'a PhaseReport> {
@@ -248,6 +290,10 @@ fn notes(cell: &Cell) -> Vec<String> {
         .iter()
         .map(|failure| format!("{place} failed: {failure}"))
         .collect();
+    if cell.batches_are_split {
+        let text = "it has no batches, so that their changes were written one by one";
+        notes.push(format!("{place}: {text}"));
+    }
     for phase in &cell.phases {
         let counts = (
             phase.written_bytes_by(Counted::Engine),

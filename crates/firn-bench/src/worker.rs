@@ -6,18 +6,17 @@
 //! operations due meanwhile, and is charged for the delay.
 
 use crate::key_space::{KeySpace, Permutation};
-use crate::latency::{Latencies, Percentiles};
 use crate::ledger::Before;
 use crate::ledger::Ledger;
+use crate::measure::Clients;
 use crate::phase::Phase;
 use crate::record::{Values, claimed_id, wrong};
-use crate::report::Timeline;
 use crate::store::Store;
+use crate::tally::{Sort, Tally};
 use crate::workload::{Action, Choice};
 use firn_base::Result;
 use firn_base::clock::Clock;
 use firn_base::seed::{Seed, mix};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -43,16 +42,6 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// The number of operations begun so far.
-    pub(crate) fn begun(&self) -> u64 {
-        let begun = self.next.load(Ordering::SeqCst);
-        if self.phase.workload.fills() {
-            begun.min(self.phase.operations)
-        } else {
-            begun
-        }
-    }
-
     /// The number of the next operation; `None` at the end of the phase. A load ends when all
     /// records are loaded, any other workload when both its operations are done and its time is
     /// over.
@@ -108,96 +97,35 @@ impl Job {
     }
 }
 
-/// The measurements of a thread.
-pub(crate) struct Tally {
-    reads: Latencies,
-    writes: Latencies,
-    scans: Latencies,
-    /// Latencies by second.
-    seconds: Vec<Latencies>,
-    pub(crate) user_bytes: u64,
-    pub(crate) last_ns: u64,
-}
-
-impl Tally {
-    pub(crate) fn new() -> Result<Self> {
-        let (reads, writes, scans) = (Latencies::new()?, Latencies::new()?, Latencies::new()?);
-        Ok(Self {
-            reads,
-            writes,
-            scans,
-            seconds: Vec::new(),
-            user_bytes: 0,
-            last_ns: 0,
-        })
+impl Clients for Job {
+    fn run(&self, thread: u64) -> Result<Tally> {
+        work(self, thread)
     }
 
-    fn record(&mut self, action: Action, begin_ns: u64, end_ns: u64, start_ns: u64) -> Result<()> {
-        let sort = match action {
-            Action::Read | Action::ReadMissing => &mut self.reads,
-            Action::Load | Action::Update | Action::Insert | Action::Modify | Action::Delete => {
-                &mut self.writes
-            }
-            Action::Scan | Action::ScanOn => &mut self.scans,
-        };
-        let took_ns = end_ns.saturating_sub(begin_ns);
-        sort.record(took_ns);
-        let second = (end_ns.saturating_sub(start_ns) / 1_000_000_000) as usize;
-        while self.seconds.len() <= second {
-            self.seconds.push(Latencies::coarse()?);
+    fn begun(&self) -> u64 {
+        let begun = self.next.load(Ordering::SeqCst);
+        if self.phase.workload.fills() {
+            begun.min(self.phase.operations)
+        } else {
+            begun
         }
-        self.seconds[second].record(took_ns);
-        self.last_ns = end_ns;
-        Ok(())
     }
 
-    pub(crate) fn add(&mut self, other: &Tally) -> Result<()> {
-        self.reads.add(&other.reads)?;
-        self.writes.add(&other.writes)?;
-        self.scans.add(&other.scans)?;
-        while self.seconds.len() < other.seconds.len() {
-            self.seconds.push(Latencies::coarse()?);
-        }
-        for (sum, more) in self.seconds.iter_mut().zip(&other.seconds) {
-            sum.add(more)?;
-        }
-        self.user_bytes += other.user_bytes;
-        self.last_ns = self.last_ns.max(other.last_ns);
-        Ok(())
+    fn stop(&self) {
+        self.failed.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn all(&self) -> Result<Latencies> {
-        let mut all = self.reads.clone();
-        all.add(&self.writes)?;
-        all.add(&self.scans)?;
-        Ok(all)
+    fn start_ns(&self) -> u64 {
+        self.start_ns
     }
 
-    pub(crate) fn by_sort(&self) -> BTreeMap<String, Percentiles> {
-        let sorts = [
-            ("read", &self.reads),
-            ("write", &self.writes),
-            ("scan", &self.scans),
-        ];
-        sorts
-            .into_iter()
-            .filter_map(|(name, latencies)| Some((name.to_owned(), latencies.percentiles()?)))
-            .collect()
-    }
-
-    pub(crate) fn timeline(&self) -> Timeline {
-        let of = |figure: fn(&Latencies) -> f64| self.seconds.iter().map(figure).collect();
-        let counts = self.seconds.iter().map(Latencies::count).collect();
-        Timeline::new(
-            counts,
-            of(|second| second.at(0.99)),
-            of(|second| second.at(1.0)),
-        )
+    fn checker_bytes(&self) -> u64 {
+        self.ledger.bytes()
     }
 }
 
 /// The main function of thread `thread`.
-pub(crate) fn work(job: &Job, thread: u64) -> Result<Tally> {
+fn work(job: &Job, thread: u64) -> Result<Tally> {
     let mut worker = Worker {
         job,
         thread,
@@ -209,11 +137,7 @@ pub(crate) fn work(job: &Job, thread: u64) -> Result<Tally> {
         tally: Tally::new()?,
     };
     while let Some(number) = job.next_operation() {
-        let done = worker.operate(number);
-        if let Err(e) = done {
-            job.failed.store(true, Ordering::SeqCst);
-            return Err(e);
-        }
+        worker.operate(number)?;
     }
     Ok(worker.tally)
 }
@@ -228,6 +152,16 @@ struct Worker<'a> {
     /// The rank at which the next scan continues.
     next_rank: u64,
     tally: Tally,
+}
+
+fn sort_of(action: Action) -> Sort {
+    match action {
+        Action::Read | Action::ReadMissing => Sort::Read,
+        Action::Load | Action::Update | Action::Insert | Action::Modify | Action::Delete => {
+            Sort::Write
+        }
+        Action::Scan | Action::ScanOn => Sort::Scan,
+    }
 }
 
 /// The buffers of a scan, kept for the next one.
@@ -260,8 +194,12 @@ impl Worker<'_> {
             Action::Scan | Action::ScanOn => self.scan(record, entries)?,
             Action::Delete => self.delete(record)?,
         }
-        self.tally
-            .record(action, begin_ns, self.job.clock.now_ns(), self.job.start_ns)
+        self.tally.record(
+            sort_of(action),
+            begin_ns,
+            self.job.clock.now_ns(),
+            self.job.start_ns,
+        )
     }
 
     /// The record for `action`. An insert for which there is no room becomes an update.

@@ -311,7 +311,35 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// The two workloads of [`crate::Retail`]. Their choices are its own.
+const RETAIL: [Row; 2] = [
+    (
+        "retail-load",
+        "orders placed and led through their lives",
+        &[(Action::Load, 100)],
+        Reach::Latest,
+        YCSB_SCAN,
+    ),
+    (
+        "retail",
+        "50 % steps of orders, 35 % index and 15 % key queries",
+        &[(Action::Modify, 50), (Action::Scan, 35), (Action::Read, 15)],
+        Reach::Latest,
+        YCSB_SCAN,
+    ),
+];
+
 impl Workload {
+    /// The load and the transactions of the retail workload.
+    pub fn retail() -> Vec<Self> {
+        RETAIL.iter().map(Self::of).collect()
+    }
+
+    /// True if it is one of [`Workload::retail`].
+    pub(crate) fn is_of_retail(&self) -> bool {
+        RETAIL.iter().any(|row| row.0 == self.name)
+    }
+
     /// The workload that inserts every record once, in random order.
     pub fn load() -> Self {
         Self::of(&ROWS[0])
@@ -341,7 +369,8 @@ impl Workload {
 
     /// A short description.
     pub fn about(&self) -> &'static str {
-        ROWS.iter()
+        let mut known = ROWS.iter().chain(&RETAIL);
+        known
             .find(|row| row.0 == self.name)
             .map_or("puts, gets, scans of 8; 1 % of the keys get half", |row| {
                 row.1
@@ -462,7 +491,8 @@ impl FromStr for Workload {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let known = ROWS.iter().find(|row| row.0 == text).map(Self::of);
+        let mut rows = ROWS.iter().chain(&RETAIL);
+        let known = rows.find(|row| row.0 == text).map(Self::of);
         let mixed = || text.strip_prefix("mixed:").and_then(Self::mixed);
         known.or_else(mixed).ok_or_else(|| {
             let names: Vec<&str> = Self::names().map(|(name, _)| name).collect();

@@ -176,6 +176,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
         durability: Durability::Process,
         rate,
         theta: 0.99,
+        retail: None,
     };
     let directory = std::env::temp_dir();
     let setup = Setup {

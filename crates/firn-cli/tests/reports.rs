@@ -420,6 +420,54 @@ fn every_workload_runs_in_rounds() {
 }
 
 #[test]
+fn retail_runs_on_several_engines_in_rounds() {
+    let firn = Firn::new();
+    let retail = |rest: &[&str]| {
+        let few = ["--orders", "40", "--transactions", "400", "--threads", "2"];
+        let mut command = firn.command("bench");
+        let command = command.arg("retail").args(few).args(["--dir", "."]);
+        firn.try_command(command.args(rest))
+    };
+    let two = ["--engines", "firn:classic,firn:blade", "--rounds", "2"];
+    let files = ["--json", "r.json", "--html", "r.html"];
+    let ran = retail(&[&two[..], &files].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for words in [
+        "index query",
+        "written, retail-load, firn:blade: ",
+        "every value that was read was checked",
+    ] {
+        assert!(ran.text().contains(words), "{words} in {}", ran.text());
+    }
+    let text = std::fs::read(firn.path("r.json")).expect("bytes");
+    let report: Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(report["config"]["retail"]["orders"], 40);
+    assert_eq!(report["cells"].as_array().map(Vec::len), Some(4));
+    assert_eq!(report["cells"][3]["phases"][1]["operations"], 400);
+    let latency = &report["summary"]["workloads"][3]["latency_by_sort"]["write"];
+    assert!(
+        latency["p99_us"]["median"].as_f64() > Some(0.0),
+        "{latency}"
+    );
+    let page = std::fs::read_to_string(firn.path("r.html")).expect("a page");
+    assert!(page.contains("40 orders") && page.contains("retail-load"));
+    let mut command = firn.command("bench");
+    let again = firn.try_command(command.args(["report", "r.json"]));
+    assert_eq!(again.lines(), ran.lines());
+    let mut command = firn.command("bench");
+    let few = firn.try_command(command.args(["retail", "--orders", "1", "--threads", "2"]));
+    let text = "the number of orders must be 2";
+    assert!(few.code == 3 && few.stderr.contains(text), "{}", few.stderr);
+    let other = ycsb(&firn, &["--workloads", "retail"]);
+    assert!(
+        other.code == 3 && other.stderr.contains("firn bench retail"),
+        "{}: {}",
+        other.code,
+        other.stderr
+    );
+}
+
+#[test]
 fn cells_that_are_done_are_not_run_again() {
     let firn = Firn::new();
     let kept = ["--workloads", "load,c", "--cells", "cells", "--json", "-"];

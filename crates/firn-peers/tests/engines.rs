@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
-use firn_bench::{Compression, Engine, PmBudget, Setup, Store};
+use firn_bench::{Change, Compression, Engine, PmBudget, Setup, Store};
 use firndb::Durability;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -124,6 +124,31 @@ fn check_scan(store: &dyn Store, model: &Model, from: &[u8], count: usize) {
     );
 }
 
+/// Writes a batch of puts and deletes.
+fn write_batch(store: &dyn Store, model: &mut Model, seed: &mut Seed, durability: Durability) {
+    let count = 1 + seed.below(20);
+    let mut batch: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+    for _ in 0..count {
+        let value = Some(value(seed)).filter(|_| !seed.one_in(3));
+        batch.insert(key(seed.below(KEYS)), value);
+    }
+    let mut changes: Vec<Change<'_>> = Vec::new();
+    for (key, value) in &batch {
+        changes.push(match value {
+            Some(value) => Change::Put { key, value },
+            None => Change::Delete { key },
+        });
+    }
+    store.write(&changes, durability).unwrap();
+    assert!(store.is_atomic(), "{}", store.describe());
+    for (key, value) in batch {
+        match value {
+            Some(value) => drop(model.insert(key, value)),
+            None => drop(model.remove(&key)),
+        }
+    }
+}
+
 fn run(engine: &dyn Engine, compression: Compression) {
     let place = tempfile::tempdir().unwrap();
     let setup = setup_of(engine, place.path(), compression);
@@ -138,7 +163,8 @@ fn run(engine: &dyn Engine, compression: Compression) {
         } else {
             Durability::Process
         };
-        match seed.below(10) {
+        match seed.below(11) {
+            10 => write_batch(&*store, &mut model, &mut seed, durability),
             0..5 => {
                 let value = value(&mut seed);
                 store.put(&key, &value, durability).unwrap();

@@ -62,6 +62,7 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
         durability: Durability::Process,
         rate: None,
         theta: 0.99,
+        retail: None,
     };
     let setup = Setup {
         directory: "d".into(),
@@ -246,4 +247,28 @@ fn persistent_memory_counts_where_the_kernel_sees_it() {
             usize::from(noted)
         );
     }
+}
+
+#[test]
+fn batches_that_were_split_are_noted() {
+    let mut split = cell("x", 0, vec![phase("load", 10.0, 1)]);
+    split.batches_are_split = true;
+    let notes = Summary::of(&[split]).notes;
+    assert!(
+        notes.len() == 1 && notes[0].contains("one by one"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn latencies_of_each_kind_of_call_have_spreads() {
+    let of = |round: u32, rate: f64| {
+        let mut phase = phase("load", rate, 1);
+        let write = phase.latency.clone();
+        phase.latency_by_sort.insert("write".into(), write);
+        cell("x", round, vec![phase])
+    };
+    let summary = Summary::of(&[of(0, 1000.0), of(1, 500.0)]);
+    let write = summary.workloads[0].latency_by_sort["write"];
+    assert!((write.mean_us.min - 1000.0).abs() < 1.0 && (write.p99_us.max - 2000.0).abs() < 2.0);
 }

@@ -1,4 +1,4 @@
-//! `firn bench cell`: one engine in one round, in its own process, for `firn bench ycsb`.
+//! `firn bench cell`: one engine in one round, in its own process, for a comparison of engines.
 
 use crate::exit::{Exit, Outcome};
 use clap::Args;

@@ -2,11 +2,13 @@
 //! other engines next to FirnDB.
 
 mod cell;
+mod comparison;
 mod interrupt;
 mod paper;
 mod place;
 mod quick;
 mod report;
+mod retail;
 mod tables;
 mod ycsb;
 
@@ -29,11 +31,14 @@ enum Kind {
     Quick(quick::Quick),
     /// Workloads on several engines, each in its own process, in rounds
     Ycsb(Box<ycsb::Ycsb>),
+    /// Orders with tables, secondary indexes and a life cycle, on several engines; every answer is
+    /// checked
+    Retail(Box<retail::Retail>),
     /// A paper's experiments, scaled down: its figures next to ours
     Paper(Box<paper::Paper>),
-    /// Show a report of `ycsb` again: as a table, a plot, a page, or without its rounds
+    /// Show a report of `ycsb` or `retail` again: as a table, a plot, a page, or without its rounds
     Report(report::Report),
-    /// Run one engine in one round; started by `ycsb`
+    /// Run one engine in one round; started by the others
     #[command(hide = true)]
     Cell(cell::Cell),
 }
@@ -44,6 +49,7 @@ impl Bench {
         match self.kind {
             Kind::Quick(quick) => quick.run(settings.into_options()?),
             Kind::Ycsb(ycsb) => ycsb.run(settings, engines, &[verbs, &["cell"]].concat()),
+            Kind::Retail(retail) => retail.run(settings, engines, &[verbs, &["cell"]].concat()),
             Kind::Paper(paper) => paper.run(settings, engines, &[verbs, &["cell"]].concat()),
             Kind::Report(report) => report.run(),
             Kind::Cell(cell) => cell.run(engines),

@@ -62,7 +62,8 @@ impl Paper {
             threads: self.place.threads,
             seconds_min: self.place.seconds,
         };
-        let setup = super::ycsb::setup(&options, pm.as_ref().map(|(_, budget)| budget.clone()))?;
+        let setup =
+            super::comparison::setup(&options, pm.as_ref().map(|(_, budget)| budget.clone()))?;
         if pm.is_none() {
             refuse_without_pm(&chosen, &shape, pair, paper.engine)?;
         }

@@ -1,17 +1,16 @@
 //! `firn bench report`: a report that was written as JSON, in other forms.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::print;
 use clap::Args;
 use firn_bench::MatrixReport;
 use firndb::Error;
 use std::path::{Path, PathBuf};
 
-use super::tables::{notes, ratios, summary_table};
+use super::comparison::print_tables;
 
 #[derive(Debug, Args)]
 pub(super) struct Report {
-    /// A report that `firn bench ycsb --json` wrote
+    /// A report that `firn bench ycsb --json` or `firn bench retail --json` wrote
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The engines to show, separated by commas; the others are compared with the first
@@ -44,9 +43,7 @@ impl Report {
             write(file, report.brief()? + "\n")?;
         }
         if self.svg.is_none() && self.html.is_none() && self.brief.is_none() {
-            print(summary_table(&report.summary))?;
-            print(ratios(&report.summary))?;
-            print(notes(&report))?;
+            print_tables(&report)?;
         }
         Ok(Exit::Done)
     }
@@ -56,7 +53,7 @@ fn read(file: &Path) -> Outcome<MatrixReport> {
     let text = std::fs::read_to_string(file).map_err(|e| Error::from_io("read", file, e))?;
     serde_json::from_str(&text).map_err(|e| {
         let file = file.display();
-        Failure::invalid(format!("{file} is not a report of `firn bench ycsb`: {e}"))
+        Failure::invalid(format!("{file} is not a report of `firn bench`: {e}"))
     })
 }
 

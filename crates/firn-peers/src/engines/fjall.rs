@@ -16,10 +16,10 @@
 use super::share::{Share, background_threads, described};
 use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result};
-use firn_bench::{Compression, Counters, Engine, Setup, Store, directory_bytes};
+use firn_bench::{Change, Compression, Counters, Engine, Setup, Store, directory_bytes};
 use firndb::Durability;
 use fjall::config::CompressionPolicy;
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -140,7 +140,9 @@ impl Store for FjallStore {
     }
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for entry in self.records.range(from..).take(count) {
+        // Without a snapshot a scan would see the part of a batch that is being applied.
+        let snapshot = self.database.snapshot();
+        for entry in snapshot.range(&self.records, from..).take(count) {
             let (key, value) = entry.into_inner().map_err(|error| failed("scan", error))?;
             see(&key, &value);
         }
@@ -152,6 +154,22 @@ impl Store for FjallStore {
             .remove(key)
             .map_err(|error| failed("delete", error))?;
         self.persist(durability)
+    }
+
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        let mut changes = self.database.batch();
+        for change in batch {
+            match *change {
+                Change::Put { key, value } => changes.insert(&self.records, key, value),
+                Change::Delete { key } => changes.remove(&self.records, key),
+            }
+        }
+        changes.commit().map_err(|error| failed("write", error))?;
+        self.persist(durability)
+    }
+
+    fn is_atomic(&self) -> bool {
+        true
     }
 
     fn settle(&self) -> Result<()> {

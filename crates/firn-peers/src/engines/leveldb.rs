@@ -23,7 +23,7 @@ use super::leveldb_ffi::{Database, Tuning};
 use super::share::{Share, described};
 use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result};
-use firn_bench::{Compression, Counters, Engine, Setup, Store, Traffic, directory_bytes};
+use firn_bench::{Change, Compression, Counters, Engine, Setup, Store, Traffic, directory_bytes};
 use firndb::Durability;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -128,6 +128,16 @@ impl Store for LevelDbStore {
         self.database
             .delete(key, durability == Durability::Power)
             .map_err(failed("delete"))
+    }
+
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        self.database
+            .write(batch, durability == Durability::Power)
+            .map_err(failed("write"))
+    }
+
+    fn is_atomic(&self) -> bool {
+        true
     }
 
     fn settle(&self) -> Result<()> {

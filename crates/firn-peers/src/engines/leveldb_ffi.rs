@@ -10,6 +10,7 @@
 //! Tests: `tests/engines.rs`, with the feature `leveldb`.
 #![allow(unsafe_code)]
 
+use firn_bench::Change;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
@@ -45,6 +46,17 @@ unsafe extern "C" {
         key_bytes: usize,
         error: ErrorOut,
     );
+    fn leveldb_write(db: *mut Opaque, options: *const Opaque, batch: *mut Opaque, error: ErrorOut);
+    fn leveldb_writebatch_create() -> *mut Opaque;
+    fn leveldb_writebatch_destroy(batch: *mut Opaque);
+    fn leveldb_writebatch_put(
+        batch: *mut Opaque,
+        key: *const c_char,
+        key_bytes: usize,
+        value: *const c_char,
+        value_bytes: usize,
+    );
+    fn leveldb_writebatch_delete(batch: *mut Opaque, key: *const c_char, key_bytes: usize);
     fn leveldb_get(
         db: *mut Opaque,
         options: *const Opaque,
@@ -189,6 +201,30 @@ impl Database {
         }
     }
 
+    /// Makes all changes of `batch` or none.
+    pub(super) fn write(&self, batch: &[Change<'_>], synced: bool) -> Result<(), String> {
+        let (mut error, options) = (ptr::null_mut(), self.write_options(synced));
+        // SAFETY: the batch is freed before this returns; it copies keys and values, which outlive
+        // the calls; handles live as long as `self`; `engines_do_as_the_model`.
+        unsafe {
+            let changes = Batch(leveldb_writebatch_create());
+            for change in batch {
+                match *change {
+                    Change::Put { key, value } => {
+                        let (key_bytes, value_bytes) = (key.len(), value.len());
+                        let (key, value) = (key.as_ptr().cast(), value.as_ptr().cast());
+                        leveldb_writebatch_put(changes.0, key, key_bytes, value, value_bytes);
+                    }
+                    Change::Delete { key } => {
+                        leveldb_writebatch_delete(changes.0, key.as_ptr().cast(), key.len());
+                    }
+                }
+            }
+            leveldb_write(self.db, options, changes.0, &mut error);
+            take_error(error)
+        }
+    }
+
     /// Passes the value of `key` to `see`; false if there is none.
     pub(super) fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
         let (mut error, mut bytes) = (ptr::null_mut(), 0);
@@ -306,6 +342,16 @@ impl Drop for Iter {
     fn drop(&mut self) {
         // SAFETY: created by `leveldb_create_iterator`, freed once; `engines_do_as_the_model`.
         unsafe { leveldb_iter_destroy(self.0) };
+    }
+}
+
+/// A batch, freed at the end of its scope.
+struct Batch(*mut Opaque);
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // SAFETY: created by `leveldb_writebatch_create`, freed once; `engines_do_as_the_model`.
+        unsafe { leveldb_writebatch_destroy(self.0) };
     }
 }
 

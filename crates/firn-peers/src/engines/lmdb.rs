@@ -3,7 +3,7 @@
 //! | setting | value | why |
 //! |---|---|---|
 //! | `map_size` | twice the longest records, in pages, and 1 GiB | address space, not memory |
-//! | a transaction | one per put or delete | as for every engine here: no batches |
+//! | a transaction | one per put, delete or batch | as for every engine here |
 //! | [`Durability::Power`] | LMDB's default | two syncs per transaction |
 //! | [`Durability::Process`] | `MDB_NOSYNC` | a write to the page cache |
 //!
@@ -20,7 +20,7 @@
 use super::share::described;
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, Result};
-use firn_bench::{Compression, Counters, Engine, Setup, Store, directory_bytes};
+use firn_bench::{Change, Compression, Counters, Engine, Setup, Store, directory_bytes};
 use firndb::Durability;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, MdbError, RwTxn};
@@ -126,7 +126,7 @@ struct LmdbStore {
 }
 
 impl LmdbStore {
-    fn write(
+    fn transact(
         &self,
         durability: Durability,
         work: impl FnOnce(&mut RwTxn<'_>) -> heed::Result<()>,
@@ -159,7 +159,7 @@ impl LmdbStore {
 
 impl Store for LmdbStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.write(durability, |transaction| {
+        self.transact(durability, |transaction| {
             self.records.put(transaction, key, value)
         })
     }
@@ -203,9 +203,22 @@ impl Store for LmdbStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(durability, |transaction| {
+        self.transact(durability, |transaction| {
             self.records.delete(transaction, key).map(drop)
         })
+    }
+
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        self.transact(durability, |transaction| {
+            batch.iter().try_for_each(|change| match *change {
+                Change::Put { key, value } => self.records.put(transaction, key, value),
+                Change::Delete { key } => self.records.delete(transaction, key).map(drop),
+            })
+        })
+    }
+
+    fn is_atomic(&self) -> bool {
+        true
     }
 
     /// Runs the sync that [`Durability::Process`] left out. There is no background work.

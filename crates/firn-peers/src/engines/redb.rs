@@ -3,7 +3,7 @@
 //! | setting | value | why |
 //! |---|---|---|
 //! | `cache_size` | all memory | its only memory; no memtables |
-//! | a transaction | one per put or delete | as for every engine here: no batches |
+//! | a transaction | one per put, delete or batch | as for every engine here |
 //! | [`Durability::Power`] | `Durability::Immediate` | a sync per transaction |
 //! | [`Durability::Process`] | `Durability::None`, and `Immediate` for every 16 MiB | see below |
 //!
@@ -17,7 +17,7 @@
 use super::share::described;
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, Result};
-use firn_bench::{Compression, Counters, Engine, Setup, Store, directory_bytes};
+use firn_bench::{Change, Compression, Counters, Engine, Setup, Store, directory_bytes};
 use firndb::Durability;
 use redb::{Database, ReadableDatabase, Table, TableDefinition};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Engine for Redb {
             directory: setup.directory.clone(),
         };
         // Creates the table, so that reads find it.
-        store.write(0, Durability::Power, |_| Ok(()))?;
+        store.transact(0, Durability::Power, |_| Ok(()))?;
         Ok(Arc::new(store))
     }
 }
@@ -92,7 +92,7 @@ struct RedbStore {
 
 impl RedbStore {
     /// Runs one transaction that writes about `bytes`.
-    fn write(
+    fn transact(
         &self,
         bytes: u64,
         durability: Durability,
@@ -142,7 +142,7 @@ impl RedbStore {
 impl Store for RedbStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
         let bytes = (key.len() + value.len()) as u64;
-        self.write(bytes, durability, |table| {
+        self.transact(bytes, durability, |table| {
             table.insert(key, value).map(drop)
         })
     }
@@ -168,14 +168,31 @@ impl Store for RedbStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(key.len() as u64, durability, |table| {
+        self.transact(key.len() as u64, durability, |table| {
             table.remove(key).map(drop)
         })
     }
 
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        let bytes: usize = batch.iter().map(Change::byte_size).sum();
+        self.transact(bytes as u64, durability, |table| {
+            for change in batch {
+                match *change {
+                    Change::Put { key, value } => drop(table.insert(key, value)?),
+                    Change::Delete { key } => drop(table.remove(key)?),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn is_atomic(&self) -> bool {
+        true
+    }
+
     /// Runs the sync that [`Durability::Process`] left out. There is no background work.
     fn settle(&self) -> Result<()> {
-        self.write(0, Durability::Power, |_| Ok(()))
+        self.transact(0, Durability::Power, |_| Ok(()))
     }
 
     fn describe(&self) -> String {

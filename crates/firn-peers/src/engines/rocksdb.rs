@@ -25,13 +25,14 @@
 use super::share::{Share, background_threads, described};
 use firn_base::{Error, ErrorKind, Result};
 use firn_bench::{
-    Compression, Counters, Engine, Moved, Setup, Store, Traffic, device_bytes, directory_bytes,
+    Change, Compression, Counters, Engine, Moved, Setup, Store, Traffic, device_bytes,
+    directory_bytes,
 };
 use firndb::Durability;
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions,
-    WaitForCompactOptions, WriteOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -315,6 +316,23 @@ impl Store for RocksDbStore {
         self.db
             .delete_opt(key, self.write_options(durability))
             .map_err(|error| failed("delete", error))
+    }
+
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
+        let mut changes = WriteBatch::default();
+        for change in batch {
+            match *change {
+                Change::Put { key, value } => changes.put(key, value),
+                Change::Delete { key } => changes.delete(key),
+            }
+        }
+        self.db
+            .write_opt(&changes, self.write_options(durability))
+            .map_err(|error| failed("write", error))
+    }
+
+    fn is_atomic(&self) -> bool {
+        true
     }
 
     fn settle(&self) -> Result<()> {
