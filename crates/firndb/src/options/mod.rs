@@ -382,7 +382,7 @@ impl Options {
         let pool = self.pm.as_ref().filter(|_| self.sorted().is_some());
         let pool_bytes = pool.map(|pm| pm.size_bytes).filter(|bytes| *bytes > 0);
         let least = 8 * self.limits.block_bytes as u64;
-        let of_pool = pool_bytes.map_or(u64::MAX, |bytes| (bytes / 8).max(least));
+        let of_pool = pool_bytes.map_or(u64::MAX, |bytes| (bytes / 5 * 2).max(least));
         (limit / 8).min(of_pool)
     }
 

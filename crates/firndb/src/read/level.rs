@@ -24,6 +24,8 @@ pub(crate) struct LevelRuns {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bytes {
     all: u64,
+    /// Bytes of keys and values.
+    data: u64,
     pub(super) live: u64,
     pub(super) dead: u64,
     /// The number of tables that are mostly tombstones.
@@ -34,6 +36,7 @@ impl Bytes {
     fn of(runs: &[Arc<TableRun>]) -> Bytes {
         runs.iter().fold(Bytes::default(), |sum, run| Bytes {
             all: sum.all + run.meta.bytes(),
+            data: sum.data + run.meta.data_bytes,
             live: sum.live + run.meta.live_bytes(),
             dead: sum.dead + run.meta.dead_bytes,
             tombstone_tables: sum.tombstone_tables + u64::from(run.meta.is_mostly_tombstones()),
@@ -57,6 +60,11 @@ impl LevelRuns {
     /// Bytes of the tables.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.all
+    }
+
+    /// Bytes of keys and values.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.bytes.data
     }
 
     /// True if any table is mostly tombstones.
@@ -192,6 +200,7 @@ impl<'a> Change<'a> {
         let old = self.old.bytes;
         let bytes = Bytes {
             all: of(old.all, gone.all, new.all),
+            data: of(old.data, gone.data, new.data),
             live: of(old.live, gone.live, new.live),
             dead: of(old.dead, gone.dead, new.dead),
             tombstone_tables: of(

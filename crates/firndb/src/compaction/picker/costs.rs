@@ -9,8 +9,12 @@
 //!
 //! Without persistent memory, or where it has no room, tables of the upper levels are files. What
 //! is picked is the same.
+//!
+//! Where persistent memory is small beside the files below it, it fills long before a merge of it
+//! with them pays. Then it overflows: flushes become files of level 0 for a while, as many as
+//! `Limits::level0_trigger`, and leave with it.
 
-use super::leveled::{self, plan_for, ramp};
+use super::leveled::{self, ramp};
 use super::{Facts, Sizes, pick_flush};
 use crate::blade::{SortedFacts, SortedStore};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
@@ -28,9 +32,11 @@ use std::sync::Arc;
 
 /// The deepest level in persistent memory.
 const DEEPEST: Level = Level(1);
-/// The size of the first level of files, in capacities of persistent memory. With more data there
-/// is a second one, because a merge of one partition would rewrite too much of a single one.
-const FILES_PER_CAPACITY: u64 = 12;
+/// The bytes of the first level of files for each byte of persistent memory from which that
+/// overflows.
+const OVERFLOW_RATIO: f64 = 4.0;
+/// The most levels of files whose sizes are chosen.
+const FILE_LEVELS_MAX: u32 = 4;
 
 /// The most partitions.
 const PARTITIONS_MAX: usize = 1024;
@@ -53,8 +59,7 @@ const STAY_SECONDS_MAX: f64 = 600.0;
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
     pick_flush(state, facts)
         .or_else(|| pick_major(state, facts, tables))
-        .or_else(|| pick_internal(state, facts, tables))
-        .or_else(|| pick_files(state, facts, tables))
+        .or_else(|| pick_due(state, facts, tables))
         .or_else(|| leveled::pick_rest_below(state, facts).map(placed))
 }
 
@@ -100,6 +105,86 @@ pub(super) fn placed(plan: Plan) -> Plan {
     }
 }
 
+/// The bytes of a first level of files for each byte of keys and values in it, which compression
+/// makes less than one, and the bytes of all levels of files.
+#[derive(Debug, Clone, Copy)]
+struct Below {
+    first_bytes: f64,
+    all_bytes: f64,
+    packed: f64,
+}
+
+impl Below {
+    fn of(state: &ReadState) -> Below {
+        let (mut first, mut all, mut data) = (0, 0, 0);
+        for part in state.parts.iter() {
+            for (level, runs) in part.levels.iter().filter(|(level, _)| *level > DEEPEST) {
+                all += runs.live_bytes();
+                data += runs.data_bytes();
+                if level == DEEPEST.below() {
+                    first += runs.live_bytes();
+                }
+            }
+        }
+        Below {
+            first_bytes: first as f64,
+            all_bytes: all as f64,
+            packed: match data {
+                0 => 1.0,
+                data => (all as f64 / data as f64).min(1.0),
+            },
+        }
+    }
+
+    /// True if persistent memory overflows.
+    fn overflows(&self, tables: &SortedFacts) -> bool {
+        let capacity = tables.capacity_bytes as f64 * self.packed;
+        tables.tuning.models == BladeModels::Costs && self.first_bytes > capacity * OVERFLOW_RATIO
+    }
+}
+
+/// The targets of levels of files, each the same part of a level for all partitions.
+#[derive(Debug, Clone, Copy)]
+struct FileSizes {
+    /// The size of what is above the first level.
+    above: f64,
+    /// The size of a level for that of the one above it.
+    ratio: f64,
+    least: f64,
+    parts: f64,
+}
+
+impl FileSizes {
+    /// The sizes at which a byte is written least often on its way to the last level. With k levels
+    /// and x times as many bytes as above the first, that is once and x^(1/k) times for each level.
+    fn of(below: &Below, parts: usize, facts: &Facts<'_>, tables: &SortedFacts) -> FileSizes {
+        let flushes = match below.overflows(tables) {
+            true => files_max(facts.limits, true) as u64 * facts.buffer_bytes,
+            false => 0,
+        };
+        let above = (tables.capacity_bytes + flushes) as f64 * below.packed;
+        let all = (below.all_bytes / above.max(1.0)).max(1.0);
+        let root = |levels: u32| all.powf(1.0 / f64::from(levels));
+        let cost = |levels: u32| f64::from(levels) * (1.5 + root(levels));
+        let levels = (1..=FILE_LEVELS_MAX).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+        FileSizes {
+            above,
+            ratio: match levels {
+                None | Some(1) => f64::INFINITY,
+                Some(levels) => root(levels),
+            },
+            least: facts.limits.level_base_bytes as f64,
+            parts: parts as f64,
+        }
+    }
+
+    /// The target of a level of one partition.
+    fn target(&self, level: Level) -> f64 {
+        let depth = level.0.saturating_sub(DEEPEST.0) as i32;
+        (self.above * self.ratio.powi(depth)).max(self.least) / self.parts
+    }
+}
+
 /// The most tables of level 0 that overlap in one key, so that a get may search all of them.
 fn depth(part: &Part) -> usize {
     let Some(level0) = part.levels.get(Level::ZERO) else {
@@ -129,6 +214,15 @@ fn level0_files(part: &Part) -> usize {
         .get(Level::ZERO)
         .map(|level0| level0.runs.iter());
     runs.map_or(0, |runs| runs.filter(|run| run.meta.is_file()).count())
+}
+
+/// The number of flushes that are files at which they are merged. Where persistent memory overflows
+/// there may be more, because buffers are smaller there.
+fn files_max(limits: &Limits, overflows: bool) -> usize {
+    match overflows {
+        true => limits.level0_trigger.midpoint(limits.level0_slow),
+        false => limits.level0_trigger,
+    }
 }
 
 /// The upper tables of a partition, and the files that their merge to the SSD would take along.
@@ -176,6 +270,9 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
     if tables.has_room(room, 1.0) && (facts.evicting || !tables.is_evicting) {
         return None;
     }
+    if Below::of(state).overflows(tables) {
+        return None;
+    }
     let count = state.parts.len() as f64;
     let stay_seconds = (tables.costs.between_majors / 1e9 * count).clamp(1.0, STAY_SECONDS_MAX);
     let cost = |part: &Part, upper: &Upper| {
@@ -204,40 +301,71 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
         .find_map(|(_, id, part)| merge(id, part, DEEPEST.below(), facts, Reason::Evict))
 }
 
-/// Merges the upper tables of a partition within persistent memory, if that pays or they are too
-/// many. If there is no room, or no such merges are wanted, they leave once too many are files,
-/// because writers wait for those.
-fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
+/// Compacts what exceeds its limit the most: the upper tables of a partition, or one of its levels
+/// of files.
+fn pick_due(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
+    let below = Below::of(state);
+    let sizes = FileSizes::of(&below, state.parts.len(), facts, tables);
+    // (excess, partition, output's level)
+    let mut due: Vec<(f64, PartId, &Part, Level)> = Vec::new();
+    for (id, part) in state.parts() {
+        if let Some(level) = merge_level(part, &below, state, facts, tables) {
+            let files =
+                level0_files(part) as f64 / files_max(facts.limits, below.overflows(tables)) as f64;
+            due.push((files.max(1.0), id, part, level));
+        }
+        for level in (DEEPEST.0 + 1..part.levels.last().0).map(Level) {
+            let live = part.levels.get(level).map_or(0, |runs| runs.live_bytes());
+            let idle = live.saturating_sub(busy_bytes(part, level, facts));
+            let excess = idle as f64 / sizes.target(level);
+            if excess >= 1.0 {
+                due.push((excess, id, part, level.below()));
+            }
+        }
+    }
+    due.sort_by(|a, b| b.0.total_cmp(&a.0));
+    due.into_iter()
+        .find_map(|(_, id, part, level)| match level {
+            level if level <= DEEPEST.below() => merge(id, part, level, facts, Reason::Size),
+            level => leveled::pick_table(id, part, Level(level.0 - 1), facts),
+        })
+}
+
+/// The level to which the upper tables of a partition are merged now: within persistent memory, if
+/// that pays or they are too many. If there is no room, or no such merges are wanted, they leave
+/// once too many are files, because writers wait for those.
+fn merge_level(
+    part: &Part,
+    below: &Below,
+    state: &ReadState,
+    facts: &Facts<'_>,
+    tables: &SortedFacts,
+) -> Option<Level> {
     // A merge needs as much room again.
     let share = tables.capacity_bytes / 2 / state.parts.len().max(2) as u64;
-    let level_for = |part: &Part| {
-        let depth = depth(part);
-        let has_many_files = level0_files(part) >= facts.limits.level0_trigger;
-        if depth < 2 && !has_many_files {
-            return None;
+    let depth = depth(part);
+    let has_many_files = level0_files(part) >= files_max(facts.limits, below.overflows(tables));
+    if depth < 2 && !has_many_files {
+        return None;
+    }
+    let (upper, is_deep) = (Upper::of(part), depth >= tables.tuning.unsorted_max);
+    let room = tables.room_for(upper.entries, upper.data_bytes, 1);
+    let stays = tables.tuning.internal && tables.has_room(room, 1.0);
+    if !stays || (has_many_files && below.overflows(tables)) {
+        return has_many_files.then_some(DEEPEST.below());
+    }
+    let pays = match tables.tuning.models {
+        BladeModels::Off => false,
+        BladeModels::Paper => {
+            printed_by_reads(part, depth, tables)
+                || (upper.bytes >= share && printed_by_room(part, &upper, tables))
         }
-        let (upper, is_deep) = (Upper::of(part), depth >= tables.tuning.unsorted_max);
-        let room = tables.room_for(upper.entries, upper.data_bytes, 1);
-        if !tables.tuning.internal || !tables.has_room(room, 1.0) {
-            return has_many_files.then_some(DEEPEST.below());
+        BladeModels::Costs => {
+            pays_by_reads(part, &upper, tables)
+                || (upper.bytes >= share && pays_by_room(part, &upper, tables))
         }
-        let pays = match tables.tuning.models {
-            BladeModels::Off => false,
-            BladeModels::Paper => {
-                printed_by_reads(part, depth, tables)
-                    || (upper.bytes >= share && printed_by_room(part, &upper, tables))
-            }
-            BladeModels::Costs => {
-                pays_by_reads(part, &upper, tables)
-                    || (upper.bytes >= share && pays_by_room(part, &upper, tables))
-            }
-        };
-        (is_deep || has_many_files || pays).then_some(DEEPEST)
     };
-    state.parts().find_map(|(id, part)| {
-        let level = level_for(part)?;
-        merge(id, part, level, facts, Reason::Size)
-    })
+    (is_deep || has_many_files || pays).then_some(DEEPEST)
 }
 
 /// Rent or buy: a merge is due once the searches in vain since the last one have cost as much as it
@@ -292,6 +420,13 @@ fn pays_by_room(part: &Part, upper: &Upper, tables: &SortedFacts) -> bool {
     removed * along * tables.costs.major_byte > upper.bytes as f64 * tables.costs.internal_byte
 }
 
+/// Live bytes of the tables of `level` that jobs have.
+fn busy_bytes(part: &Part, level: Level, facts: &Facts<'_>) -> u64 {
+    let runs = part.levels.get(level).map(|level| level.runs.iter());
+    let busy = runs.into_iter().flatten().filter(|run| facts.busy.has(run));
+    busy.map(|run| run.meta.live_bytes()).sum()
+}
+
 /// A merge of all tables of a partition above `level` with those that they overlap there; `None` if
 /// one of them is busy.
 fn merge(id: PartId, part: &Part, level: Level, facts: &Facts<'_>, reason: Reason) -> Option<Plan> {
@@ -311,39 +446,13 @@ fn merge(id: PartId, part: &Part, level: Level, facts: &Facts<'_>, reason: Reaso
     Some(placed(Plan::new(id, inputs, level, How::Copy, reason)))
 }
 
-/// The target size of a level of files, in bytes, for one of `parts` partitions.
-fn target(tables: &SortedFacts, limits: &Limits, parts: usize, level: Level) -> u64 {
-    let first = (tables.capacity_bytes * FILES_PER_CAPACITY).max(limits.level_base_bytes);
-    let first = first / parts as u64;
-    (DEEPEST.0 + 1..level.0).fold(first, |target, _| {
-        target.saturating_mul(limits.level_fan_out)
-    })
-}
-
-/// Compacts a level of files that exceeds its target.
-fn pick_files(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
-    state.parts().find_map(|(id, part)| {
-        let last = part.levels.last();
-        let mut levels = (DEEPEST.0 + 1..last.0).map(Level);
-        levels.find_map(|level| {
-            let runs = part.levels.get(level)?;
-            if runs.live_bytes() < target(tables, facts.limits, state.parts.len(), level) {
-                return None;
-            }
-            let mut free = runs.runs.iter().filter(|run| !facts.busy.has(run));
-            free.find_map(|run| {
-                let inputs = std::slice::from_ref(run);
-                plan_for(id, part, level, inputs, facts, Reason::Size)
-            })
-        })
-    })
-}
-
 /// The amount of outstanding work.
 pub(super) fn debt(state: &ReadState, limits: &Limits, tables: &SortedFacts) -> Debt {
     let mut debt = Debt::default();
     debt.buffers = state.memtables.len().saturating_sub(1);
-    debt.add(&[pressure(tables)]);
+    if !Below::of(state).overflows(tables) {
+        debt.add(&[pressure(tables)]);
+    }
     for part in state.parts.iter() {
         // Tables of level 0 that are files cost a read each.
         debt.add(&[leveled::level0_pressure(level0_files(part), limits)]);

@@ -188,7 +188,7 @@ fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<TableRun>
 }
 
 /// The table that costs least per byte moved down.
-fn pick_table(id: PartId, part: &Part, level: Level, facts: &Facts<'_>) -> Option<Plan> {
+pub(super) fn pick_table(id: PartId, part: &Part, level: Level, facts: &Facts<'_>) -> Option<Plan> {
     let below = &part.levels[level.below()];
     let mut choices: Vec<(f64, &Arc<TableRun>)> = part.levels[level]
         .runs

@@ -88,6 +88,7 @@ impl Case {
         let number: u64 = value.parse().unwrap();
         match name {
             "level0_trigger" => self.limits.level0_trigger = number as usize,
+            "level0_slow" => self.limits.level0_slow = number as usize,
             "level0_rest" => self.limits.level0_rest = number as usize,
             "levels" => self.limits.levels = number as usize,
             "partitions_max" => self.limits.partitions_max = number as usize,
