@@ -6,7 +6,8 @@ mod rig;
 
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
-    Arrangement, BladeStats, BladeTuning, ErrorKind, Options, PmConfig, Profile, mechanisms,
+    Arrangement, BladePartitionStats, BladeStats, BladeTuning, ErrorKind, Options, PmConfig,
+    Profile, mechanisms,
 };
 use rig::lists::cut_in_a_compaction;
 use rig::{Rig, flush, row, row_of_option, tables_on_disk};
@@ -309,6 +310,16 @@ fn blade_07_what_is_read_stays() {
         let before = found_in_files(&rig);
         ask(&rig);
         assert_eq!(found_in_files(&rig) - before, 0, "reads of the SSD");
+        let stats = blade(&rig);
+        let parts = &stats.partitions;
+        let memory: u64 = parts.iter().map(|part| part.memory_bytes).sum();
+        assert_eq!(memory, stats.table_bytes);
+        let cost = |part: &BladePartitionStats| part.leave_ns_per_byte;
+        let most_read = parts.iter().max_by(|a, b| a.hits.total_cmp(&b.hits));
+        let costliest = parts.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)));
+        assert_eq!(most_read.unwrap().id, costliest.unwrap().id, "{parts:#?}");
+        let has_left = parts.iter().filter_map(|part| part.last_major);
+        assert!(has_left.map(|merge| merge.bytes_in).sum::<u64>() > 0);
         rig.check();
     });
 }

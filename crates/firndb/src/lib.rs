@@ -70,7 +70,7 @@ pub use api::stats::{
     BackgroundStats, CauseStats, CompactionIoStats, DesignStats, GrainStats, GrowthStats,
     LevelStats, MemoryStats, PartitionStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
-pub use blade::BladeStats;
+pub use blade::{BladeMerge, BladePartitionStats, BladeStats};
 pub use event::{Event, EventListener, GrainRule, StallReason};
 pub use firn_base::clock::Clock;
 pub use firn_base::exec::Executor;

@@ -3,13 +3,16 @@
 use crate::byte_size::ByteSize;
 use crate::exit::Outcome;
 use crate::output::{grouped, table};
-use firndb::{Db, Limits, Stats};
+use firndb::{BladePartitionStats, Db, Limits, Stats};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::fmt::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub(super) const COLUMNS: usize = 80;
+/// The partitions on the screen.
+const PARTITIONS_SHOWN: usize = 5;
 
 /// The facts on the screen in addition to those of the engine.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -126,9 +129,54 @@ impl Summary {
         } else {
             writeln!(text, "{}", table(&headings(stats), rows, true))?;
         }
+        if let Some(tables) = &stats.design.blade
+            && tables.partitions.len() > 1
+        {
+            text.push_str(&partitions(&tables.partitions));
+        }
         text.push_str(&wrapped(&self.advice));
         Ok(text)
     }
+}
+
+/// The partitions with most bytes in persistent memory, in key order.
+fn partitions(all: &[BladePartitionStats]) -> String {
+    let mut shown: Vec<(usize, &BladePartitionStats)> = all.iter().enumerate().collect();
+    shown.sort_by_key(|(_, part)| Reverse(part.memory_bytes));
+    shown.truncate(PARTITIONS_SHOWN);
+    shown.sort_by_key(|(place, _)| *place);
+    let row = |part: &BladePartitionStats| {
+        vec![
+            part.id.to_string(),
+            ByteSize(part.memory_bytes).to_string(),
+            ByteSize(part.ssd_bytes).to_string(),
+            grouped(part.unsorted_tables as u64),
+            grouped(part.hits as u64),
+            grouped(part.wasted_searches),
+        ]
+    };
+    let rows = shown.iter().map(|(_, part)| row(part)).collect();
+    let headings = vec![
+        "partition",
+        "in PM",
+        "on disk",
+        "as flushed",
+        "hits",
+        "in vain",
+    ];
+    let mut text = format!("{}\n", table(&headings, rows, true));
+    if let Some(more) = all
+        .len()
+        .checked_sub(PARTITIONS_SHOWN)
+        .filter(|more| *more > 0)
+    {
+        let _infallible = writeln!(
+            text,
+            "and {} more, with all numbers: --json",
+            grouped(more as u64)
+        );
+    }
+    text
 }
 
 fn headings(stats: &Stats) -> Vec<&'static str> {

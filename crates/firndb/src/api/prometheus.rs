@@ -200,6 +200,35 @@ impl Stats {
         );
     }
 
+    /// Writes the I/O of compactions.
+    fn compaction_io(&self, text: &mut Text) {
+        let io = &self.background.io;
+        text.gauge(
+            "compaction_io_in_flight",
+            "Reads and writes of compactions in flight.",
+            io.in_flight as f64,
+        );
+        text.counter(
+            "compaction_io_total",
+            "Reads and writes of compactions that ended.",
+            io.ended as f64,
+        );
+        let seconds = [
+            ("io", io.busy_seconds),
+            ("worker", io.worker_seconds),
+            ("cpu", io.worker_cpu_seconds),
+        ];
+        let help = "Seconds with a read or write of a compaction in flight, that workers spent on sub-tasks, \
+                    and of processor time that they used meanwhile.";
+        let seconds = seconds.map(|(of, seconds)| (label("of", of), seconds));
+        text.counters("compaction_io_seconds_total", help, seconds);
+        let writes = [("admitted", io.admitted_writes), ("refused", io.refusals)];
+        let help =
+            "Writes that flush coroutines submitted, and how often there was no room for one.";
+        let writes = writes.map(|(result, count)| (label("result", result), count as f64));
+        text.counters("compaction_writes_total", help, writes);
+    }
+
     /// Writes background work, memory and write stalls.
     fn running(&self, text: &mut Text) {
         let (background, memory) = (&self.background, &self.memory);
@@ -241,6 +270,7 @@ impl Stats {
             help,
             background.slept_seconds,
         );
+        self.compaction_io(text);
         let stalls = self
             .stalls
             .seconds

@@ -423,7 +423,10 @@ impl Engine {
         DesignStats {
             lab: state.upper().and_then(Upper::lab_stats),
             tlsm: lists.map(|lists| lists.stats(state, gets)),
-            blade: sorted.map(|sorted| sorted.stats(state, gets)),
+            blade: sorted.map(|sorted| {
+                let facts = sorted.facts(self.clock.now_ns());
+                sorted.stats(state, gets, &facts.with_reads(&self.counts.io))
+            }),
         }
     }
 

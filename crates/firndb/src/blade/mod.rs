@@ -4,7 +4,7 @@
 mod stats;
 mod store;
 
-pub use stats::BladeStats;
+pub use stats::{BladeMerge, BladePartitionStats, BladeStats};
 #[cfg(test)]
 pub(crate) use store::Costs;
 pub(crate) use store::{Merge, SortedFacts, SortedStore};

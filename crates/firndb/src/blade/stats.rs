@@ -1,8 +1,10 @@
 //! Statistics of sorted tables in persistent memory.
 
-use super::store::SortedStore;
-use crate::manifest::Level;
-use crate::read::state::ReadState;
+use super::store::{SortedFacts, SortedStore};
+use crate::compaction::picker::Weights;
+use crate::manifest::{Level, PartId};
+use crate::read::heat::Merged;
+use crate::read::state::{Part, ReadState};
 use firn_base::count::Counter;
 use firn_table::PmGets;
 use serde::Serialize;
@@ -48,12 +50,97 @@ pub struct BladeStats {
     pub major_bytes: u64,
     /// Jobs whose output became files because there was no room.
     pub spilled: u64,
+    /// The mean time of a read from the SSD that a user waits for, in microseconds, with which
+    /// reads of a partition are weighed. It is a guess until enough were measured.
+    pub ssd_read_us: f64,
+    /// The partitions, in key order.
+    pub partitions: Vec<BladePartitionStats>,
+}
+
+/// One partition of profile `blade`, and what the models compare for it now (PM-Blade, IV-C).
+#[derive(Debug, Clone, Serialize)]
+pub struct BladePartitionStats {
+    /// Its number, which stays the same while its borders change.
+    pub id: u32,
+    /// Bytes of its tables in persistent memory.
+    pub memory_bytes: u64,
+    /// Bytes of its files.
+    pub ssd_bytes: u64,
+    /// Its tables of level 0, as they were flushed.
+    pub unsorted_tables: usize,
+    /// Recent reads that found an entry in its tables. Half of them are forgotten every ten
+    /// seconds.
+    pub hits: f64,
+    /// Tables that were searched in vain since the last merge of unsorted ones.
+    pub wasted_searches: u64,
+    /// The cost of these searches, in milliseconds. A merge within persistent memory is due once
+    /// it is as large as `merge_ms`.
+    pub wasted_ms: f64,
+    /// The cost of a merge within persistent memory, in milliseconds.
+    pub merge_ms: f64,
+    /// The cost, on their way to the SSD, of the entries that such a merge would drop, in
+    /// milliseconds; none if tables are not open.
+    pub repeats_ms: Option<f64>,
+    /// The cost of moving it to the SSD, in nanoseconds for each byte that this frees. The
+    /// partition with the least leaves first.
+    pub leave_ns_per_byte: f64,
+    /// The last merge within persistent memory.
+    pub last_internal: Option<BladeMerge>,
+    /// The last merge that moved tables to the SSD.
+    pub last_major: Option<BladeMerge>,
+}
+
+/// A merge of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BladeMerge {
+    /// Seconds since it ended.
+    pub seconds_ago: f64,
+    /// Bytes of the tables that it read.
+    pub bytes_in: u64,
+    /// Bytes of the tables that it wrote.
+    pub bytes_out: u64,
+}
+
+impl BladePartitionStats {
+    fn of((id, part): (PartId, &Part), parts: usize, facts: &SortedFacts) -> BladePartitionStats {
+        let weights = Weights::of(part, facts);
+        let (internal, major) = part
+            .heat
+            .as_ref()
+            .map_or((None, None), |heat| heat.last_merges());
+        let merge = |merged: Merged| BladeMerge {
+            seconds_ago: facts.now_ns.saturating_sub(merged.at_ns) as f64 / 1e9,
+            bytes_in: merged.bytes_in,
+            bytes_out: merged.bytes_out,
+        };
+        let bytes: u64 = part.tables().map(|(_, run)| run.meta.bytes()).sum();
+        let level0 = part.levels.get(Level::ZERO);
+        BladePartitionStats {
+            id: id.0,
+            memory_bytes: weights.upper.memory_bytes,
+            ssd_bytes: bytes - weights.upper.memory_bytes,
+            unsorted_tables: level0.map_or(0, |level0| level0.runs.len()),
+            hits: weights.hits(),
+            wasted_searches: part.heat.as_ref().map_or(0, |heat| heat.wasted()),
+            wasted_ms: weights.wasted_ns() / 1e6,
+            merge_ms: weights.merge_ns() / 1e6,
+            repeats_ms: weights.repeats_ns().map(|ns| ns / 1e6),
+            leave_ns_per_byte: weights.leave_ns_per_byte(parts),
+            last_internal: internal.map(merge),
+            last_major: major.map(merge),
+        }
+    }
 }
 
 impl SortedStore {
     /// The statistics, with the tables of `state`.
-    pub(crate) fn stats(&self, state: &ReadState, gets: &PmGets) -> BladeStats {
-        let facts = self.facts(0);
+    pub(crate) fn stats(
+        &self,
+        state: &ReadState,
+        gets: &PmGets,
+        facts: &SortedFacts,
+    ) -> BladeStats {
+        let parts = state.parts.len();
         let counters = &self.counters;
         let (mut unsorted, mut sorted, mut table_bytes) = (0, 0, 0);
         for (level, run) in state.tables().filter(|(_, run)| !run.meta.is_file()) {
@@ -78,6 +165,11 @@ impl SortedStore {
             major_compactions: counters.major.get(),
             major_bytes: counters.major_bytes.get(),
             spilled: counters.spilled.get(),
+            ssd_read_us: facts.ssd_read_ns / 1e3,
+            partitions: state
+                .parts()
+                .map(|part| BladePartitionStats::of(part, parts, facts))
+                .collect(),
         }
     }
 }

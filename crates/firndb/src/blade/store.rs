@@ -5,6 +5,7 @@
 
 use super::stats::SortedCounters;
 use crate::options::tuning::{BladeModels, BladeTuning};
+use firn_base::count::IoCounters;
 use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
@@ -47,6 +48,10 @@ const GUESSED: Costs = Costs {
     major_byte: 10.0,
     between_majors: 1e9,
 };
+/// The mean time of a read from the SSD until enough were measured, in nanoseconds.
+const SSD_READ_NS: f64 = 100_000.0;
+/// The number of reads from which their mean time counts.
+const SSD_READS_MIN: u64 = 1000;
 /// The least that a byte costs: no memory is faster than 20 GB/s.
 const BYTE_NS_MIN: f64 = 0.05;
 /// The weight of a new measurement.
@@ -64,6 +69,8 @@ pub(crate) struct SortedFacts {
     /// Bytes of tables.
     pub(crate) used_bytes: u64,
     pub(crate) now_ns: u64,
+    /// The mean time of a read from the SSD that a user waits for, in nanoseconds.
+    pub(crate) ssd_read_ns: f64,
     /// True while tables leave.
     pub(crate) is_evicting: bool,
     pub(crate) costs: Costs,
@@ -94,6 +101,19 @@ impl SortedFacts {
             .max(TABLE_BYTES);
         let tables = 1 + cuts + bytes.div_ceil(full_bytes);
         bytes + tables * TABLE_BYTES
+    }
+
+    /// These facts with the mean time of the reads that users waited for, as `counters` have it.
+    pub(crate) fn with_reads(self, counters: &IoCounters) -> SortedFacts {
+        let (reads, sum_ns) = counters.users.ended();
+        let mean_ns = match reads < SSD_READS_MIN {
+            true => SSD_READ_NS,
+            false => sum_ns as f64 / reads as f64,
+        };
+        SortedFacts {
+            ssd_read_ns: mean_ns,
+            ..self
+        }
     }
 
     /// True if `bytes` more leave the used share at `share` or less.
@@ -144,6 +164,7 @@ impl SortedStore {
             table_bytes: self.table_bytes,
             used_bytes: self.pool.usage().live(Owner::Table),
             now_ns,
+            ssd_read_ns: SSD_READ_NS,
             is_evicting: false,
             costs: *self.costs.lock(),
         };

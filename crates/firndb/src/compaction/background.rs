@@ -218,7 +218,8 @@ impl Engine {
     /// The tables' part of persistent memory, in profiles that have one.
     pub(super) fn pm_facts(&self) -> Option<PmFacts> {
         let store = self.compaction.pm.as_ref()?;
-        Some(store.facts(self.write_stall.is_full(), self.clock.now_ns()))
+        let is_full = self.write_stall.is_full();
+        Some(store.facts(is_full, self.clock.now_ns(), &self.compaction.counters))
     }
 
     /// The sizes at which partitions are divided and joined.

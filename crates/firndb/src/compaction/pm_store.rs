@@ -4,11 +4,13 @@
 use crate::blade::{Merge, SortedFacts, SortedStore};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::manifest::Level;
+use crate::read::heat::Merged;
 use crate::read::state::Part;
 use crate::read::table_run::TableRun;
 use crate::tlsm::{Done, ListFacts, ListStore};
 use crate::write::write_stall::Fullness;
 use firn_base::Error;
+use firn_base::count::IoCounters;
 use std::sync::Arc;
 
 /// The tables' part of the pool.
@@ -48,13 +50,13 @@ impl PmStore {
     }
 
     /// The facts for a picker at `now_ns`. `is_full` says that puts are refused.
-    pub(crate) fn facts(&self, is_full: bool, now_ns: u64) -> PmFacts {
+    pub(crate) fn facts(&self, is_full: bool, now_ns: u64, counters: &IoCounters) -> PmFacts {
         match self {
             PmStore::Lists(store) => PmFacts::Lists(ListFacts {
                 is_full,
                 ..store.facts()
             }),
-            PmStore::Sorted(store) => PmFacts::Sorted(store.facts(now_ns)),
+            PmStore::Sorted(store) => PmFacts::Sorted(store.facts(now_ns).with_reads(counters)),
         }
     }
 
@@ -104,10 +106,14 @@ impl PmStore {
                 let times = (output.now_ns, output.elapsed_ns);
                 store.merged(merge, plan.input_bytes(), output.bytes, times);
                 let is_unsorted = |(level, _): &(Level, Arc<TableRun>)| level.is_zero();
-                if let Some(heat) = part.and_then(|part| part.heat.as_ref())
-                    && plan.tables.iter().any(is_unsorted)
-                {
-                    heat.merged();
+                if let Some(heat) = part.and_then(|part| part.heat.as_ref()) {
+                    let merged = Merged {
+                        at_ns: output.now_ns,
+                        bytes_in: plan.input_bytes(),
+                        bytes_out: output.bytes,
+                    };
+                    let stays = output.medium == Medium::Pm;
+                    heat.merged(merged, stays, plan.tables.iter().any(is_unsorted));
                 }
             }
         }

@@ -27,6 +27,17 @@ struct Seen {
     recent: f64,
     /// The searches in vain at the last merge of unsorted tables.
     wasted_at_merge: u64,
+    /// The last merges within persistent memory, and out of it.
+    last_internal: Option<Merged>,
+    last_major: Option<Merged>,
+}
+
+/// A merge of a partition that was installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Merged {
+    pub(crate) at_ns: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
 }
 
 impl Heat {
@@ -66,10 +77,23 @@ impl Heat {
         self.wasted.get() - seen.wasted_at_merge
     }
 
-    /// Begins to count searches in vain anew, because unsorted tables were merged.
-    pub(crate) fn merged(&self) {
+    /// Notes a merge. `stays` says that its output is in persistent memory. If unsorted tables were
+    /// merged, searches in vain count anew.
+    pub(crate) fn merged(&self, merged: Merged, stays: bool, is_unsorted: bool) {
         let mut seen = self.seen.lock();
-        seen.wasted_at_merge = self.wasted.get();
+        if is_unsorted {
+            seen.wasted_at_merge = self.wasted.get();
+        }
+        match stays {
+            true => seen.last_internal = Some(merged),
+            false => seen.last_major = Some(merged),
+        }
+    }
+
+    /// The last merges within persistent memory, and out of it.
+    pub(crate) fn last_merges(&self) -> (Option<Merged>, Option<Merged>) {
+        let seen = self.seen.lock();
+        (seen.last_internal, seen.last_major)
     }
 
     /// The reads of a partition whose keys were in partitions with the reads `before`, each of
@@ -87,6 +111,11 @@ impl Heat {
             seen.recent =
                 seen.recent * left(seen.at_ns) + recent / parts as f64 * left(other.at_ns);
             seen.at_ns = at_ns;
+            let later = |a: Option<Merged>, b: Option<Merged>| {
+                a.into_iter().chain(b).max_by_key(|merged| merged.at_ns)
+            };
+            seen.last_internal = later(seen.last_internal, other.last_internal);
+            seen.last_major = later(seen.last_major, other.last_major);
         }
         Heat {
             seen: Mutex::new(seen),
@@ -99,6 +128,14 @@ impl Heat {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+
+    fn merged(at_ns: u64) -> Merged {
+        Merged {
+            at_ns,
+            bytes_in: 2,
+            bytes_out: 1,
+        }
+    }
 
     #[test]
     fn hits_are_forgotten_by_half() {
@@ -123,9 +160,13 @@ mod tests {
         let (one, other) = (heat(100, HALF_LIFE_NS), heat(40, 2 * HALF_LIFE_NS));
         let half = Heat::of([(&one, 2)].into_iter());
         assert_eq!((half.hits(HALF_LIFE_NS), half.wasted()), (50.0, 100));
+        one.merged(merged(3), true, false);
+        other.merged(merged(4), true, false);
+        other.merged(merged(5), false, false);
         let union = Heat::of([(&one, 1), (&other, 1)].into_iter());
         assert_eq!((union.hits(2 * HALF_LIFE_NS), union.wasted()), (90.0, 280));
-        union.merged();
+        assert_eq!(union.last_merges(), (Some(merged(4)), Some(merged(5))));
+        union.merged(merged(9), true, true);
         union.searched(2, false);
         assert_eq!((union.hits(3 * HALF_LIFE_NS), union.wasted()), (45.0, 1));
     }
@@ -136,7 +177,9 @@ mod tests {
         heat.searched(4, true);
         heat.searched(3, false);
         assert_eq!(heat.wasted(), 5);
-        heat.merged();
+        heat.merged(merged(1), false, false);
+        assert_eq!(heat.wasted(), 5, "a merge of sorted tables saves no search");
+        heat.merged(merged(2), true, true);
         heat.searched(2, true);
         assert_eq!(heat.wasted(), 1);
     }

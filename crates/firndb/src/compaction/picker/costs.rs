@@ -14,6 +14,11 @@
 //! with them pays. Then it overflows: flushes become files of level 0 for a while, as many as
 //! `Limits::level0_trigger`, and leave with it.
 
+mod files;
+mod weights;
+
+use self::files::{Below, FileSizes};
+pub(crate) use self::weights::Weights;
 use super::leveled::{self, ramp};
 use super::{Facts, Sizes, pick_flush};
 use crate::blade::{SortedFacts, SortedStore};
@@ -21,23 +26,13 @@ use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::rate_limiter::{Debt, Pressure};
 use crate::event::StallReason;
 use crate::manifest::{Level, PartId};
-use crate::mechanisms;
-use crate::options::tuning::BladeModels;
 use crate::read::state::{Part, ReadState};
-use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::Limits;
-use firn_table::pm_table::Sketch;
 use std::sync::Arc;
 
 /// The deepest level in persistent memory.
 const DEEPEST: Level = Level(1);
-/// The bytes of the first level of files for each byte of persistent memory from which that
-/// overflows.
-const OVERFLOW_RATIO: f64 = 4.0;
-/// The most levels of files whose sizes are chosen.
-const FILE_LEVELS_MAX: u32 = 4;
-
 /// The most partitions.
 const PARTITIONS_MAX: usize = 1024;
 /// The least mean part of a flush that goes into a partition.
@@ -46,14 +41,6 @@ const SLICE_BYTES_MIN: u64 = 256 << 10;
 const FILES_OF_PARTITION: u64 = 16;
 /// A partition has at most this part of persistent memory.
 const PARTITIONS_OF_CAPACITY: u64 = 16;
-/// The cost of a search of one more table, in nanoseconds.
-const PROBE_NS: f64 = 100.0;
-/// The cost of a read from the SSD beside one from persistent memory, in nanoseconds.
-const SSD_READ_NS: f64 = 100_000.0;
-/// The time from which a partition's recent hits are, in the mean.
-const HITS_SECONDS: f64 = 15.0;
-/// The longest time that a partition is expected to stay in persistent memory.
-const STAY_SECONDS_MAX: f64 = 600.0;
 
 /// The next action, if one is due.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
@@ -105,86 +92,6 @@ pub(super) fn placed(plan: Plan) -> Plan {
     }
 }
 
-/// The bytes of a first level of files for each byte of keys and values in it, which compression
-/// makes less than one, and the bytes of all levels of files.
-#[derive(Debug, Clone, Copy)]
-struct Below {
-    first_bytes: f64,
-    all_bytes: f64,
-    packed: f64,
-}
-
-impl Below {
-    fn of(state: &ReadState) -> Below {
-        let (mut first, mut all, mut data) = (0, 0, 0);
-        for part in state.parts.iter() {
-            for (level, runs) in part.levels.iter().filter(|(level, _)| *level > DEEPEST) {
-                all += runs.live_bytes();
-                data += runs.data_bytes();
-                if level == DEEPEST.below() {
-                    first += runs.live_bytes();
-                }
-            }
-        }
-        Below {
-            first_bytes: first as f64,
-            all_bytes: all as f64,
-            packed: match data {
-                0 => 1.0,
-                data => (all as f64 / data as f64).min(1.0),
-            },
-        }
-    }
-
-    /// True if persistent memory overflows.
-    fn overflows(&self, tables: &SortedFacts) -> bool {
-        let capacity = tables.capacity_bytes as f64 * self.packed;
-        tables.tuning.models == BladeModels::Costs && self.first_bytes > capacity * OVERFLOW_RATIO
-    }
-}
-
-/// The targets of levels of files, each the same part of a level for all partitions.
-#[derive(Debug, Clone, Copy)]
-struct FileSizes {
-    /// The size of what is above the first level.
-    above: f64,
-    /// The size of a level for that of the one above it.
-    ratio: f64,
-    least: f64,
-    parts: f64,
-}
-
-impl FileSizes {
-    /// The sizes at which a byte is written least often on its way to the last level. With k levels
-    /// and x times as many bytes as above the first, that is once and x^(1/k) times for each level.
-    fn of(below: &Below, parts: usize, facts: &Facts<'_>, tables: &SortedFacts) -> FileSizes {
-        let flushes = match below.overflows(tables) {
-            true => files_max(facts.limits, true) as u64 * facts.buffer_bytes,
-            false => 0,
-        };
-        let above = (tables.capacity_bytes + flushes) as f64 * below.packed;
-        let all = (below.all_bytes / above.max(1.0)).max(1.0);
-        let root = |levels: u32| all.powf(1.0 / f64::from(levels));
-        let cost = |levels: u32| f64::from(levels) * (1.5 + root(levels));
-        let levels = (1..=FILE_LEVELS_MAX).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
-        FileSizes {
-            above,
-            ratio: match levels {
-                None | Some(1) => f64::INFINITY,
-                Some(levels) => root(levels),
-            },
-            least: facts.limits.level_base_bytes as f64,
-            parts: parts as f64,
-        }
-    }
-
-    /// The target of a level of one partition.
-    fn target(&self, level: Level) -> f64 {
-        let depth = level.0.saturating_sub(DEEPEST.0) as i32;
-        (self.above * self.ratio.powi(depth)).max(self.least) / self.parts
-    }
-}
-
 /// The most tables of level 0 that overlap in one key, so that a get may search all of them.
 fn depth(part: &Part) -> usize {
     let Some(level0) = part.levels.get(Level::ZERO) else {
@@ -225,42 +132,6 @@ fn files_max(limits: &Limits, overflows: bool) -> usize {
     }
 }
 
-/// The upper tables of a partition, and the files that their merge to the SSD would take along.
-struct Upper {
-    bytes: u64,
-    /// Bytes of keys and values.
-    data_bytes: u64,
-    /// The part of them that is in persistent memory.
-    memory_bytes: u64,
-    entries: u64,
-    /// Bytes of files on the first level of these.
-    below_bytes: u64,
-}
-
-impl Upper {
-    fn of(part: &Part) -> Upper {
-        let mut upper = Upper {
-            bytes: 0,
-            data_bytes: 0,
-            memory_bytes: 0,
-            entries: 0,
-            below_bytes: part
-                .levels
-                .get(DEEPEST.below())
-                .map_or(0, |level| level.live_bytes()),
-        };
-        for (_, run) in part.tables().filter(|(level, _)| *level <= DEEPEST) {
-            upper.bytes += run.meta.bytes();
-            upper.data_bytes += run.meta.data_bytes;
-            if !run.meta.is_file() {
-                upper.memory_bytes += run.meta.bytes();
-            }
-            upper.entries += run.meta.entries;
-        }
-        upper
-    }
-}
-
 /// Moves the upper tables of one partition to the SSD, while persistent memory is nearly full, or
 /// has no room for a flush: of the partition that costs least for each byte that it frees. Beside a
 /// running one there is another only if flushes find no room.
@@ -273,27 +144,12 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
     if Below::of(state).overflows(tables) {
         return None;
     }
-    let count = state.parts.len() as f64;
-    let stay_seconds = (tables.costs.between_majors / 1e9 * count).clamp(1.0, STAY_SECONDS_MAX);
-    let cost = |part: &Part, upper: &Upper| {
-        let heat = part
-            .heat
-            .as_ref()
-            .filter(|_| mechanisms::BLADE_HEAT.is_on());
-        let hits = heat.map_or(0.0, |heat| heat.hits(tables.now_ns));
-        let merge = (upper.bytes + upper.below_bytes) as f64 * tables.costs.major_byte;
-        let cost = match tables.tuning.models {
-            BladeModels::Off => 0.0,
-            BladeModels::Paper => hits,
-            BladeModels::Costs => hits / HITS_SECONDS * stay_seconds * SSD_READ_NS + merge,
-        };
-        cost / upper.memory_bytes as f64
-    };
+    let count = state.parts.len();
     let mut parts: Vec<(f64, PartId, &Part)> = state
         .parts()
-        .map(|(id, part)| (Upper::of(part), id, part))
-        .filter(|(upper, _, _)| upper.memory_bytes > 0)
-        .map(|(upper, id, part)| (cost(part, &upper), id, part))
+        .map(|(id, part)| (Weights::of(part, tables), id, part))
+        .filter(|(weights, _, _)| weights.upper.memory_bytes > 0)
+        .map(|(weights, id, part)| (weights.leave_ns_per_byte(count), id, part))
         .collect();
     parts.sort_by(|a, b| a.0.total_cmp(&b.0));
     parts
@@ -348,76 +204,18 @@ fn merge_level(
     if depth < 2 && !has_many_files {
         return None;
     }
-    let (upper, is_deep) = (Upper::of(part), depth >= tables.tuning.unsorted_max);
+    let (weights, is_deep) = (
+        Weights::of(part, tables),
+        depth >= tables.tuning.unsorted_max,
+    );
+    let upper = &weights.upper;
     let room = tables.room_for(upper.entries, upper.data_bytes, 1);
     let stays = tables.tuning.internal && tables.has_room(room, 1.0);
     if !stays || (has_many_files && below.overflows(tables)) {
         return has_many_files.then_some(DEEPEST.below());
     }
-    let pays = match tables.tuning.models {
-        BladeModels::Off => false,
-        BladeModels::Paper => {
-            printed_by_reads(part, depth, tables)
-                || (upper.bytes >= share && printed_by_room(part, &upper, tables))
-        }
-        BladeModels::Costs => {
-            pays_by_reads(part, &upper, tables)
-                || (upper.bytes >= share && pays_by_room(part, &upper, tables))
-        }
-    };
-    (is_deep || has_many_files || pays).then_some(DEEPEST)
-}
-
-/// Rent or buy: a merge is due once the searches in vain since the last one have cost as much as it
-/// does. Whatever reads follow, that is at most twice the least cost.
-fn pays_by_reads(part: &Part, upper: &Upper, tables: &SortedFacts) -> bool {
-    let heat = part
-        .heat
-        .as_ref()
-        .filter(|_| mechanisms::BLADE_WASTE.is_on());
-    let wasted = heat.map_or(0, |heat| heat.wasted());
-    wasted as f64 * PROBE_NS >= upper.bytes as f64 * tables.costs.internal_byte
-}
-
-/// The entries that a merge of the upper tables would drop, as far as sketches tell; `None` if they
-/// are not all open.
-fn repeats(part: &Part, upper: &Upper) -> Option<f64> {
-    let mut keys = Sketch::default();
-    for (_, run) in part.tables().filter(|(level, _)| *level <= DEEPEST) {
-        match run.held() {
-            Some(Table::Sorted(table)) => keys.add(table.sketch()),
-            _ => return None,
-        }
-    }
-    Some((upper.entries as f64 - keys.distinct()).max(0.0))
-}
-
-/// The paper's first model: reads save half of the searches, and that is more than a whole core.
-fn printed_by_reads(part: &Part, depth: usize, tables: &SortedFacts) -> bool {
-    let hits = part
-        .heat
-        .as_ref()
-        .map_or(0.0, |heat| heat.hits(tables.now_ns));
-    hits / HITS_SECONDS * (depth as f64 / 2.0) * PROBE_NS > 1e9
-}
-
-/// The paper's second model: what does not repeat saves writes to the SSD.
-fn printed_by_room(part: &Part, upper: &Upper, tables: &SortedFacts) -> bool {
-    repeats(part, upper).is_some_and(|repeats| {
-        let before = upper.entries as f64;
-        (before - repeats) * tables.costs.major_byte > before * tables.costs.internal_byte
-    })
-}
-
-/// True if the entries that a merge drops would cost more on their way to the SSD than the merge.
-fn pays_by_room(part: &Part, upper: &Upper, tables: &SortedFacts) -> bool {
-    let Some(repeats) = repeats(part, upper).filter(|_| mechanisms::BLADE_REPEATS.is_on()) else {
-        return false;
-    };
-    let entry_bytes = upper.bytes as f64 / upper.entries.max(1) as f64;
-    let removed = repeats * entry_bytes;
-    let along = 1.0 + upper.below_bytes as f64 / upper.bytes.max(1) as f64;
-    removed * along * tables.costs.major_byte > upper.bytes as f64 * tables.costs.internal_byte
+    let is_due = is_deep || has_many_files || weights.merge_pays(depth, upper.bytes >= share);
+    is_due.then_some(DEEPEST)
 }
 
 /// Live bytes of the tables of `level` that jobs have.

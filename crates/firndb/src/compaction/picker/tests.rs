@@ -235,6 +235,7 @@ impl Case {
             table_bytes: 8 << 20,
             used_bytes: tables.map(|(_, run)| run.meta.bytes()).sum(),
             now_ns: 0,
+            ssd_read_ns: 100_000.0,
             is_evicting: fact("evicting").is_some(),
             costs: Costs {
                 internal_byte: 1.0,
