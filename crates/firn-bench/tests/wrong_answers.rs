@@ -176,6 +176,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
         durability: Durability::Process,
         rate,
         theta: 0.99,
+        reopened_with: Default::default(),
         retail: None,
     };
     let directory = std::env::temp_dir();
@@ -194,7 +195,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
     };
     let mut reports = Vec::new();
     let again = store.clone();
-    let open = move || Ok(again.clone() as Arc<dyn firn_bench::Store>);
+    let open = move |_: &firn_bench::Setup| Ok(again.clone() as Arc<dyn firn_bench::Store>);
     firn_bench::run(
         store,
         &open,

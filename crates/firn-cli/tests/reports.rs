@@ -566,7 +566,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
             .contains("fig18")
     );
     for (arguments, code, word) in [
-        (&["pmdb"][..], 3, "block, lab, tlsm"),
+        (&["pmdb"][..], 3, "block, lab, tlsm, blade"),
         (
             &[
                 "tlsm",
