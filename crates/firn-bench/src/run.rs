@@ -41,10 +41,10 @@ pub struct RunConfig {
     pub rate: Option<f64>,
     /// The zipfian parameter.
     pub theta: f64,
-    /// Options of the engine that change after the first workload: the database is closed and opened
-    /// again with them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub reopened_with: BTreeMap<String, String>,
+    /// Options of the engine that change after each workload, in order: the database is closed and
+    /// opened again with them, if there are some. They last until the next such change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reopened_with: Vec<BTreeMap<String, String>>,
     /// The retail workload instead of records that are alone; its own sizes and choices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retail: Option<Retail>,
@@ -140,8 +140,8 @@ impl RunConfig {
 }
 
 /// Runs the workloads of `config` on `store`. After each one it waits until the store is at rest; a
-/// workload that ends with a reopening gets a new store from `open` instead, and so does the second
-/// one if options change after the first. Each report is passed
+/// workload that ends with a reopening gets a new store from `open` instead, and so does one
+/// after which options change. Each report is passed
 /// to `done` as soon as it is available.
 ///
 /// # Errors
@@ -171,6 +171,7 @@ pub fn run(
         config.operations,
         clock.clone(),
     )?;
+    let mut now = setup.clone();
     for (index, workload) in workloads.iter().enumerate() {
         let phase = Phase {
             workload: workload.clone(),
@@ -185,11 +186,14 @@ pub fn run(
             settle: !workload.reopens(),
         };
         let mut report = bench.run(&phase, watch)?;
-        let changes = index == 0 && !config.reopened_with.is_empty();
-        if workload.reopens() || changes {
-            let mut setup = setup.clone();
-            setup.extra.extend(config.reopened_with.clone());
-            let (again, opening) = bench.reopened(&|| open(&setup), watch)?;
+        let changed = config.reopened_with.get(index);
+        let changed = changed.filter(|options| !options.is_empty());
+        if let Some(changed) = changed {
+            now = setup.clone();
+            now.extra.extend(changed.clone());
+        }
+        if workload.reopens() || changed.is_some() {
+            let (again, opening) = bench.reopened(&|| open(&now), watch)?;
             (bench, report.engine.opening) = (again, Some(opening));
         }
         done(report);

@@ -54,6 +54,8 @@ pub enum Figure {
     SsdTableBytes,
     /// Bytes of persistent memory that the last workload freed; more is better.
     FreedBytes,
+    /// The same by the bytes that were taken before; more is better.
+    FreedShare,
     /// The share of the keys found by gets that the levels in persistent memory had; more is
     /// better.
     PmHitShare,
@@ -68,6 +70,9 @@ pub enum Figure {
     ReadP999Rise,
     /// Seconds from the start of the last workload to its last acknowledgement; less is better.
     Seconds,
+    /// The same for each GB that major compactions wrote meanwhile, because runs do not move exactly
+    /// the same; less is better.
+    SecondsPerMajorGb,
     /// Processor time of the process divided by the time of this number of cores; more is better.
     CpuBusy(u32),
     /// The rest of their time; less is better.
@@ -167,6 +172,7 @@ impl Figure {
             Figure::JobBytes(TableJob::Internal) => "bytes written by internal compactions",
             Figure::SsdTableBytes => "bytes written to the SSD for tables",
             Figure::FreedBytes => "bytes of persistent memory freed",
+            Figure::FreedShare => "share of persistent memory freed",
             Figure::PmHitShare => "share of hits in persistent memory",
             Figure::CallMicros(Call::Read) => "us/read",
             Figure::CallMicros(Call::Write) => "us/write",
@@ -177,6 +183,7 @@ impl Figure {
             Figure::ReadMicrosRise => "us/read by that before",
             Figure::ReadP999Rise => "p99.9 of reads by that before",
             Figure::Seconds => "seconds",
+            Figure::SecondsPerMajorGb => "seconds for each GB written",
             Figure::CpuBusy(_) => "share of processor time used",
             Figure::CpuIdle(_) => "share of processor time idle",
             Figure::DeviceBusy => "share of time with I/O in flight",
@@ -250,6 +257,10 @@ impl Figure {
                 let held = |phase: &PhaseReport| Some(phase.engine.pm_table_bytes? as f64);
                 held(before(cell)?)? - held(phase)?
             }
+            Figure::FreedShare => {
+                let freed = Figure::FreedBytes.of(cell, phase)?;
+                freed / before(cell)?.engine.pm_table_bytes? as f64
+            }
             Figure::PmHitShare => phase.engine.hit_share(&PM_LEVELS)?,
             Figure::CallMicros(call) => call.latency(phase)?.mean_us,
             Figure::CallP999(call) => call.latency(phase)?.p99_9_us,
@@ -260,6 +271,9 @@ impl Figure {
                 Call::Read.latency(phase)?.p99_9_us / Call::Read.latency(before(cell)?)?.p99_9_us
             }
             Figure::Seconds => phase.seconds,
+            Figure::SecondsPerMajorGb => {
+                phase.seconds * 1e9 / *phase.engine.job_bytes.get("major")? as f64
+            }
             Figure::CpuBusy(cores) => cpu_busy(phase, cores),
             Figure::CpuIdle(cores) => 1.0 - cpu_busy(phase, cores),
             Figure::DeviceBusy => device_busy(phase)?,

@@ -38,8 +38,10 @@ struct Run {
     pm_bytes: u64,
     own: Options,
     against: Against,
-    /// Options after the load.
-    reopened_with: Options,
+    /// The least persistent memory at any scale: enough for write buffers and logs.
+    pm_bytes_min: u64,
+    /// Options that change after each workload.
+    reopened_with: Vec<Options>,
 }
 
 impl Run {
@@ -53,6 +55,7 @@ impl Run {
             operations: None,
             clients: None,
             pm_bytes: PM_BYTES,
+            pm_bytes_min: 64 * MB,
             own: Vec::new(),
             against: Against::Baseline,
             reopened_with: Vec::new(),
@@ -76,13 +79,15 @@ impl Run {
         if let Some(operations) = self.operations {
             config.operations = (operations / shape.scale).max(1000);
         }
+        let owned = |(name, value): (&str, String)| (name.to_owned(), value);
         let changed = self.reopened_with.into_iter();
         config.reopened_with = changed
-            .map(|(name, value)| (name.to_owned(), value))
+            .map(|options| options.into_iter().map(owned).collect())
             .collect();
-        let pool = pool(&shape, self.pm_bytes);
+        let pm_bytes = (self.pm_bytes / shape.scale).max(self.pm_bytes_min);
+        let pool = option("pm_bytes", pm_bytes);
         Ok(Variant {
-            own: pool.into_iter().chain(self.own).collect(),
+            own: [pool].into_iter().chain(self.own).collect(),
             against: self.against,
             ..on(&shape, self.name, config)
         })
@@ -104,11 +109,6 @@ fn on(shape: &Shape, name: String, config: RunConfig) -> Variant {
         place: Place::Ssd,
         against: Against::Baseline,
     }
-}
-
-/// Persistent memory of `bytes`, scaled, and at least enough for write buffers and logs.
-fn pool(shape: &Shape, bytes: u64) -> Options {
-    vec![("pm_bytes", (bytes / shape.scale).max(64 * MB).to_string())]
 }
 
 fn all(shape: &Shape, runs: impl IntoIterator<Item = Run>) -> Result<Vec<Variant>> {
@@ -135,7 +135,8 @@ fn without_models() -> Against {
     )
 }
 
-/// Options with which nothing is merged until a compaction by hand.
+/// Options with which nothing is merged until a compaction by hand. An open would merge as many
+/// tables of level 0 as stop writers.
 fn by_hand() -> Options {
     vec![
         option("blade_models", "off"),
@@ -146,20 +147,28 @@ fn by_hand() -> Options {
     ]
 }
 
-/// Options under which all upper tables leave for the SSD, as far as the threshold can be lowered.
-fn leaving() -> Options {
-    vec![option("blade_evict_share", 0.1)]
+/// A threshold of persistent memory from which tables leave for the SSD.
+fn evict_share(share: f64) -> Options {
+    vec![option("blade_evict_share", share)]
 }
 
-/// `bytes` of which a part is in persistent memory and the rest on the SSD, then a compaction of
-/// all that is in persistent memory with what it overlaps.
-fn major(name: String, bytes: u64, value: usize) -> Run {
+/// A major compaction of `bytes`: half of them are loaded and leave for the SSD, as many are
+/// written over them and stay in persistent memory, and then these leave too.
+fn major(name: String, bytes: u64, value: usize, own: Options) -> Run {
+    /// Bytes of an entry beside its key and value, at most.
+    const ENTRY: u64 = 30;
+    let record = (KEY + value) as u64;
+    let records = bytes / 2 / record;
     Run {
         value,
         clients: Some(1),
-        pm_bytes: bytes * 6 / 10,
-        reopened_with: leaving(),
-        ..Run::new(name, bytes, &["load", "rest"])
+        operations: Some(records),
+        pm_bytes: records * (record + ENTRY) / 4 * 5,
+        pm_bytes_min: 20 * MB,
+        own: [by_hand(), evict_share(0.1), own].concat(),
+        // Without models all tables leave, once the threshold is passed.
+        reopened_with: vec![evict_share(0.95), evict_share(0.1)],
+        ..Run::new(name, bytes / 2, &["load", "o", "rest"])
     }
 }
 
@@ -171,12 +180,11 @@ pub(super) fn threads(shape: &Shape) -> Result<Vec<Variant>> {
         ]
     };
     let of = |threads: u32| Run {
-        own: options(threads),
         against: match threads {
             1 => Against::Nothing,
             _ => Against::Itself("one-thread", options(1)),
         },
-        ..major(format!("threads: {threads}"), 2 * GB, 256)
+        ..major(format!("threads: {threads}"), 2 * GB, 256, options(threads))
     };
     all(shape, (1..=5).map(of))
 }
@@ -196,10 +204,12 @@ pub(super) fn majors(shape: &Shape) -> Result<Vec<Variant>> {
         ("flush-coroutine", 2, "coroutines"),
     ];
     let of = |value: usize| {
-        pairs.map(|(ours, workers, other)| Run {
-            own: tasks(2, ours),
-            against: Against::Itself(other, tasks(workers, other)),
-            ..major(format!("{value} B, {ours} against {other}"), 2 * GB, value)
+        pairs.map(|(ours, workers, other)| {
+            let name = format!("{value} B, {ours} against {other}");
+            Run {
+                against: Against::Itself(other, tasks(workers, other)),
+                ..major(name, 2 * GB, value, tasks(2, ours))
+            }
         })
     };
     all(shape, [32, 64, 128, 256, 512].into_iter().flat_map(of))
@@ -310,7 +320,7 @@ pub(super) fn ycsb(shape: &Shape) -> Result<Vec<Variant>> {
 
 /// The retail workload with options `own` of the design.
 fn orders(shape: &Shape, name: &str, own: Options, against: Against) -> Result<Variant> {
-    let scaled = |count: u64| count / shape.scale;
+    let scaled = |amount: u64| amount / shape.scale;
     let retail = Retail {
         orders: scaled(ORDERS).max(64 * shape.threads as u64),
         seed: 1,
@@ -322,8 +332,9 @@ fn orders(shape: &Shape, name: &str, own: Options, against: Against) -> Result<V
         shape.seconds_min,
         Durability::Process,
     );
+    let pool = option("pm_bytes", scaled(PM_BYTES).max(64 * MB));
     Ok(Variant {
-        own: pool(shape, PM_BYTES).into_iter().chain(own).collect(),
+        own: [pool].into_iter().chain(own).collect(),
         against,
         ..on(shape, name.to_owned(), config)
     })
