@@ -20,7 +20,7 @@ pub use store::FirnStore;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 48] = [
+const EXTRA: [&str; 49] = [
     "background_workers",
     "compaction_concurrency",
     "compaction_io_depth",
@@ -32,6 +32,7 @@ const EXTRA: [&str; 48] = [
     "level_base_bytes",
     "table_bytes",
     "block_bytes",
+    "level0_rest",
     "level0_trigger",
     "level0_slow",
     "level0_stop",
@@ -274,6 +275,7 @@ impl Firn {
         limits.level0_trigger = setup
             .extra("level0_trigger")?
             .unwrap_or(limits.level0_trigger);
+        limits.level0_rest = setup.extra("level0_rest")?.unwrap_or(limits.level0_rest);
         limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
         limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
         limits.pm_log_buffer_bytes = setup

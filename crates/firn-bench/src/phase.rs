@@ -71,7 +71,7 @@ pub struct Bench {
     ledger: Arc<Ledger>,
     /// Records that certainly exist: all, unless a load of this run was interrupted.
     records: AtomicU64,
-    /// True if they all exist: false after a workload that filled the database in part.
+    /// True if they all exist: false after a first workload that filled the database in part.
     is_whole: AtomicBool,
     /// Records inserted by this run after the first `records`.
     inserted: Arc<AtomicU64>,
@@ -139,10 +139,12 @@ impl Bench {
             directory: &self.directory,
             clock: &self.clock,
         };
+        let is_first = self.phases.load(Ordering::SeqCst) == 0;
         let (report, job) = place.measure(phase, || self.job(phase), watch)?;
         if phase.workload.fills_some() {
-            self.is_whole.store(false, Ordering::SeqCst);
+            self.is_whole.fetch_and(!is_first, Ordering::SeqCst);
         } else if phase.workload.fills() {
+            self.is_whole.store(true, Ordering::SeqCst);
             self.records.store(job.begun(), Ordering::SeqCst);
         }
         Ok(report)

@@ -7,6 +7,8 @@
 
 mod runs;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use super::figure::{Call, Figure, TableJob};
 use super::{Experiment, Paper, TableExperiment};

@@ -21,7 +21,7 @@ pub(super) struct Paper {
     /// The paper: block, lab, tlsm or blade
     paper: String,
     /// Experiments by figure, separated by commas [default: all]. `--experiments help` lists them;
-    /// `fig9` is also all of `fig9a` to `fig9d`
+    /// `fig9` is all of `fig9a` to `fig9d`
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     experiments: Vec<String>,
     /// Divide the paper's records by N, and everything that must keep its proportion to them
@@ -214,8 +214,8 @@ impl Paper {
 fn is_named(id: &str, name: &str) -> bool {
     let is_digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
     id.strip_prefix(name).is_some_and(|rest| {
-        let is_part = is_digit(name.chars().last()) && !is_digit(rest.chars().next());
-        rest.is_empty() || is_part
+        let is_panel = is_digit(name.chars().last()) && !is_digit(rest.chars().next());
+        rest.is_empty() || rest.starts_with('-') || is_panel
     })
 }
 

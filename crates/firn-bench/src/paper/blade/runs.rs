@@ -141,6 +141,7 @@ fn by_hand() -> Options {
     vec![
         option("blade_models", "off"),
         option("blade_unsorted_max", 256),
+        option("level0_rest", 1000),
         option("level0_trigger", 1000),
         option("level0_slow", 2000),
         option("level0_stop", 3000),
@@ -275,6 +276,7 @@ pub(super) fn mixes(shape: &Shape) -> Result<Vec<Variant>> {
 pub(super) fn reads_beside(shape: &Shape) -> Result<Vec<Variant>> {
     let run = Run {
         clients: Some(shape.threads.max(2)),
+        operations: Some(100_000),
         pm_bytes: 4 * GB,
         own: by_hand(),
         against: without_pm(),
