@@ -6,7 +6,7 @@ use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
     Arrangement, BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, GrainLimits,
-    LabTuning, LogPlacement, Options, Profile, Tiering, TlsmBuild, TlsmTuning, TlsmVictim,
+    LabTuning, Limits, LogPlacement, Options, Profile, Tiering, TlsmBuild, TlsmTuning, TlsmVictim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,6 +87,25 @@ fn pool_of(setup: &Setup) -> Result<Option<PmConfig>> {
         ..PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
     };
     Ok(Some(pool).filter(|_| bytes > 0))
+}
+
+/// Sets the sizes and counts that all profiles have.
+fn limits(setup: &Setup, mut limits: Limits) -> Result<Limits> {
+    limits.level_base_bytes = setup
+        .extra("level_base_bytes")?
+        .unwrap_or(limits.level_base_bytes);
+    limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
+    limits.block_bytes = setup.extra("block_bytes")?.unwrap_or(limits.block_bytes);
+    limits.level0_trigger = setup
+        .extra("level0_trigger")?
+        .unwrap_or(limits.level0_trigger);
+    limits.level0_rest = setup.extra("level0_rest")?.unwrap_or(limits.level0_rest);
+    limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
+    limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
+    limits.pm_log_buffer_bytes = setup
+        .extra("pm_log_buffer_bytes")?
+        .unwrap_or(limits.pm_log_buffer_bytes);
+    Ok(limits)
 }
 
 /// Sets the parameters of profile `lab`.
@@ -266,21 +285,7 @@ impl Firn {
         reserve.last = setup
             .extra("block_filter_reserve_last")?
             .unwrap_or(reserve.last);
-        let mut limits = default.limits.clone();
-        limits.level_base_bytes = setup
-            .extra("level_base_bytes")?
-            .unwrap_or(limits.level_base_bytes);
-        limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
-        limits.block_bytes = setup.extra("block_bytes")?.unwrap_or(limits.block_bytes);
-        limits.level0_trigger = setup
-            .extra("level0_trigger")?
-            .unwrap_or(limits.level0_trigger);
-        limits.level0_rest = setup.extra("level0_rest")?.unwrap_or(limits.level0_rest);
-        limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
-        limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
-        limits.pm_log_buffer_bytes = setup
-            .extra("pm_log_buffer_bytes")?
-            .unwrap_or(limits.pm_log_buffer_bytes);
+        let limits = limits(setup, default.limits.clone())?;
         let pm = pool_of(setup)?;
         set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;

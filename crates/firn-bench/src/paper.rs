@@ -238,10 +238,11 @@ impl Experiment {
                 .phase_of(cell)
                 .map(PhaseReport::cpu_us_per_operation)
         };
+        let is_alone = variant.against == Against::Nothing;
         let of = |is_baseline: bool| {
             cells
                 .iter()
-                .filter(move |cell| (cell.engine == baseline) == is_baseline)
+                .filter(move |cell| (!is_alone && cell.engine == baseline) == is_baseline)
         };
         let ratio = |cell: &Cell| {
             let beside = of(true)
@@ -254,7 +255,7 @@ impl Experiment {
             title: self.title.to_owned(),
             variant: variant.name.clone(),
             figure: self.figure.name().to_owned(),
-            is_alone: variant.against == Against::Nothing,
+            is_alone,
             baseline: Spread::of(of(true).filter_map(figure)),
             ours: Spread::of(of(false).filter_map(figure)),
             baseline_cpu_us: Spread::of(of(true).filter_map(cpu_us)),

@@ -49,12 +49,12 @@ pub enum Figure {
     /// Bytes that a kind of job wrote into tables. Only profile `blade` tells them apart; less is
     /// better.
     JobBytes(TableJob),
-    /// Bytes written to the SSD for tables by all workloads, without the log, or the kernel's with it if the engine
-    /// does not count them; less is better.
+    /// Bytes written to the SSD for tables by all workloads, without the log, or the kernel's with
+    /// it if the engine does not count them; less is better.
     SsdTableBytes,
     /// Bytes of persistent memory that the last workload freed; more is better.
     FreedBytes,
-    /// The same by the bytes that were taken before; more is better.
+    /// Those bytes divided by the bytes that were taken before; more is better.
     FreedShare,
     /// The share of the keys found by gets that the levels in persistent memory had; more is
     /// better.
@@ -71,7 +71,7 @@ pub enum Figure {
     /// Seconds from the start of the last workload to its last acknowledgement; less is better.
     Seconds,
     /// The same for each GB that major compactions wrote meanwhile, because runs do not move exactly
-    /// the same; less is better.
+    /// as much; less is better.
     SecondsPerMajorGb,
     /// Processor time of the process divided by the time of this number of cores; more is better.
     CpuBusy(u32),
