@@ -54,7 +54,7 @@ pub enum Figure {
     SsdTableBytes,
     /// Bytes of persistent memory that the last workload freed; more is better.
     FreedBytes,
-    /// Those bytes divided by the bytes that were taken before; more is better.
+    /// The share of the bytes taken before that the last workload freed; more is better.
     FreedShare,
     /// The share of the keys found by gets that the levels in persistent memory had; more is
     /// better.
@@ -70,8 +70,8 @@ pub enum Figure {
     ReadP999Rise,
     /// Seconds from the start of the last workload to its last acknowledgement; less is better.
     Seconds,
-    /// The same for each GB that major compactions wrote meanwhile, because runs do not move exactly
-    /// as much; less is better.
+    /// The same for each GB that major compactions wrote meanwhile, because not every run moves as
+    /// much; less is better.
     SecondsPerMajorGb,
     /// Processor time of the process divided by the time of this number of cores; more is better.
     CpuBusy(u32),
