@@ -327,7 +327,7 @@ impl Store for RocksDbStore {
             }
         }
         self.db
-            .write_opt(&changes, self.write_options(durability))
+            .write_opt(changes, self.write_options(durability))
             .map_err(|error| failed("write", error))
     }
 

@@ -131,6 +131,11 @@ impl PmTableIter {
             return self.first();
         };
         self.enter(group)?;
+        self.go(0);
+        if *self.key > *key {
+            // A slot that lies led behind the entries that are sought.
+            return Err(self.table.damaged_group(&self.probe));
+        }
         for at in 0..self.entries.len() {
             self.go(at);
             if compare(&self.key, self.tag(), key, tag) != Ordering::Less {

@@ -20,9 +20,10 @@
 //! sketch   hash: u64 ...
 //! ```
 //! 1. All versions of a key are in one group, so the order of groups is that of keys alone.
-//! 2. A group's checksum covers its heads, salted with the table's id and the group's place in the
-//!    table. A value's checksum is tied to its sequence number. So a table may be copied within its
-//!    pool, and bytes of another table never pass for its own.
+//! 2. A group's checksum covers its heads, salted with the table's id, the group's number and its
+//!    place in the table. A value's checksum is tied to its sequence number. So a table may be
+//!    copied within its pool, and neither bytes of another table nor another group pass for those
+//!    that were asked for.
 //! 3. The header's checksum is salted with the place in the pool: a copy of a table is none.
 
 use crate::sites;
@@ -287,11 +288,17 @@ impl GroupHead {
         (head.entries > 0 && head.shared <= head.heads).then_some(head)
     }
 
-    /// True if `bytes`, the fixed part and the heads of the group at `at` of table `id`, are whole.
-    pub(super) fn is_whole(&self, bytes: &[u8], id: FileId, at: usize) -> bool {
-        let computed = || crc32c_salted(id.0, at as u64, &[&bytes[4..GROUP_BYTES + self.heads]]);
+    /// True if `bytes`, the fixed part and the heads of group `number` at `at` of table `id`, are
+    /// whole.
+    pub(super) fn is_whole(&self, bytes: &[u8], id: FileId, number: usize, at: usize) -> bool {
+        let computed = || group_crc(id, number, at, &bytes[4..GROUP_BYTES + self.heads]);
         matches(&sites::PM_TABLE_GROUP_CHECK, self.crc, computed)
     }
+}
+
+/// The checksum of the heads of group `number` at `at` of table `id`.
+fn group_crc(id: FileId, number: usize, at: usize, bytes: &[u8]) -> u32 {
+    crc32c_salted(id.0, (number as u64) << 32 | at as u64, &[bytes])
 }
 
 /// The head of an entry.
@@ -372,12 +379,13 @@ pub(super) struct Staged {
     pub(super) value_crc: u32,
 }
 
-/// The fixed part and the heads of a group of `entries`, which share `shared` bytes, at `at` of
-/// table `id`.
+/// The fixed part and the heads of group `number` of `entries`, which share `shared` bytes, at `at`
+/// of table `id`.
 pub(super) fn encode_group(
     entries: &[Staged],
     shared: usize,
     id: FileId,
+    number: usize,
     at: usize,
     out: &mut Vec<u8>,
 ) {
@@ -400,7 +408,7 @@ pub(super) fn encode_group(
         out[start + place..start + place + 4].copy_from_slice(&(half as u32).to_le_bytes());
     }
     out[start + 16..start + 24].copy_from_slice(&base.to_le_bytes());
-    let crc = crc32c_salted(id.0, at as u64, &[&out[start + 4..]]);
+    let crc = group_crc(id, number, at, &out[start + 4..]);
     out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
 }
 

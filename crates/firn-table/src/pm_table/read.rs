@@ -153,10 +153,10 @@ impl PmTable {
         self.header.groups
     }
 
-    /// The place of the slots.
+    /// The place of the slots and of the groups' offsets.
     #[cfg(test)]
-    pub(super) fn slots(&self) -> std::ops::Range<usize> {
-        self.header.slots_at()..self.header.offsets_at()
+    pub(super) fn places(&self) -> std::ops::Range<usize> {
+        self.header.slots_at()..self.header.segments_at()
     }
 
     /// Reads the slot of group `number` into `out`.
@@ -300,7 +300,7 @@ impl PmTable {
             self.space.read(at + first, &mut probe.bytes[first..])?;
         }
         probe.lines += line_count(at, first.max(whole));
-        if !head.is_whole(&probe.bytes, self.space.id, at) {
+        if !head.is_whole(&probe.bytes, self.space.id, number, at) {
             return Err(damaged());
         }
         (probe.number, probe.head, probe.at) = (Some(number), head, at);

@@ -1,6 +1,6 @@
 //! Tests tables against sorted maps: reads, claims after a restart, damage, space and costs.
 
-use super::layout::{GROUP_BYTES, HEADER_BYTES};
+use super::layout::{GROUP_BYTES, HEADER_BYTES, OFFSET_BYTES};
 use super::*;
 use crate::context::TableContext;
 use crate::sst::{Got, Query};
@@ -406,38 +406,60 @@ fn no_damage_goes_unnoticed() {
 }
 
 #[test]
-fn slots_that_rot_after_the_open_hide_no_key() {
+fn slots_and_offsets_that_rot_after_the_open_hide_no_key() {
     let model = with_keys((0..2_000).map(key));
     let world = World::new(4 << 20);
     let extent = world.write(1, &model).space().extent();
     let mut seed = Seed::new(2);
     let mut noticed = 0;
-    for _ in 0..40 {
+    for round in 0..40 {
         let sim = SimRegion::from_image(world.sim.durable(), Mode::Adr);
         let pool = Arc::new(Pool::open_simulated(&sim, UUID).unwrap());
         let (space, _) = claim(&pool, FileId(1), extent).unwrap();
         let table = PmTable::open(Arc::new(space)).unwrap();
-        let slots = table.slots();
+        let table = Arc::new(table);
+        let places = table.places();
         let other = Pool::open_simulated(&sim, UUID).unwrap();
         // This process may write there, as if it were the medium.
-        let at = extent.at((slots.start + seed.below(slots.len() as u64) as usize) as u64);
+        let rot = |place: usize, bytes: &[u8]| {
+            let dirty = other.store(extent.at(place as u64).unwrap(), bytes);
+            let _flushed = other.flush(&crate::sites::PM_TABLE_FENCE, dirty.unwrap());
+        };
         other.claim(extent, Owner::Table).unwrap();
-        let dirty = other.store(at.unwrap(), &[seed.below(256) as u8]).unwrap();
-        let _flushed = other.flush(&crate::sites::PM_TABLE_FENCE, dirty);
+        let group = 1 + seed.below(table.groups() as u64 - 1) as usize;
+        let offsets = table.groups() * OFFSET_BYTES;
+        let slot_bytes = (places.len() - offsets) / table.groups();
+        // The slot or the offset of the group before, whose checksum is right, or any byte.
+        let (at, size) = match round % 4 {
+            0 => (places.start + group * slot_bytes, slot_bytes),
+            1 => (places.end - offsets + group * OFFSET_BYTES, OFFSET_BYTES),
+            _ => (places.start + seed.below(places.len() as u64) as usize, 1),
+        };
+        let mut bytes = vec![seed.below(256) as u8; size];
+        if size > 1 {
+            let before = extent.at((at - size) as u64).unwrap();
+            pool.read(before, &mut bytes).unwrap();
+        }
+        rot(at, &bytes);
+        let mut iter = PmTableIter::new(table.clone());
         for ((key, _), value) in &model {
-            match table.get(&Query::new(key, SeqNo::MAX)) {
-                Ok(got) => assert_eq!(
-                    found(got).map(|(_, value)| value.to_vec()).as_ref(),
-                    Some(value)
-                ),
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Corruption);
-                    noticed += 1;
+            let sought = iter.seek(key, Tag::seek(SeqNo::MAX));
+            let sought = sought.and_then(|()| iter.load());
+            let sought = sought.map(|()| iter.valid().then(|| iter.value().to_vec()));
+            let got = table.get(&Query::new(key, SeqNo::MAX));
+            let got = got.map(|got| found(got).map(|(_, value)| value.to_vec()));
+            for answer in [sought, got] {
+                match answer {
+                    Ok(answer) => assert_eq!(answer.as_ref(), Some(value), "{round}: {key:?}"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Corruption);
+                        noticed += 1;
+                    }
                 }
             }
         }
     }
-    assert!(noticed > 0, "no slot that mattered was hit");
+    assert!(noticed > 0, "no place that mattered was hit");
 }
 
 #[test]
@@ -480,7 +502,7 @@ fn what_can_be_read_is_salvaged() {
     let extent = table.space().extent();
     // A head of the first group, and a value of the last one.
     image[extent.offset.get() as usize + HEADER_BYTES + GROUP_BYTES] ^= 1;
-    image[extent.offset.get() as usize + table.slots().start - 65] ^= 1;
+    image[extent.offset.get() as usize + table.places().start - 65] ^= 1;
     let sim = SimRegion::from_image(image, Mode::Adr);
     let pool = Arc::new(Pool::open_simulated(&sim, UUID).unwrap());
     let (space, _) = claim(&pool, FileId(1), extent).unwrap();

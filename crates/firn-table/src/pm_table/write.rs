@@ -246,8 +246,9 @@ impl PmTableWriter {
         let end = self.written + self.staged.len();
         let at = end.next_multiple_of(align);
         self.staged.resize(at - self.written, 0);
+        let (id, number) = (self.options.id, self.firsts.len());
         self.firsts.push(&first.key, at);
-        encode_group(&self.group, shared, self.options.id, at, &mut self.staged);
+        encode_group(&self.group, shared, id, number, at, &mut self.staged);
         self.staged.extend_from_slice(&self.values);
         self.group.clear();
         self.values.clear();

@@ -12,7 +12,8 @@
 
 use crate::compaction::background::Obsolete;
 use crate::compaction::grain::Choice;
-use crate::compaction::plan::{Border, How, Plan, Reason};
+use crate::compaction::plan::{Border, How, Medium, Plan, Reason};
+use crate::compaction::pm_store::Installed;
 use crate::compaction::{CompactionOutput, Grain};
 use crate::engine::Engine;
 use crate::event::Event;
@@ -106,7 +107,7 @@ impl Engine {
             self.end_eviction(plan, evicted, recorded_floor, elapsed_ns)?;
         }
         self.report_choices(plan.level, &choices);
-        self.report(plan, added.len(), (bytes_in, bytes_out), start_ns);
+        self.report(plan, &added, (bytes_in, bytes_out), start_ns);
         Ok(self.runs_of(&added))
     }
 
@@ -224,7 +225,7 @@ impl Engine {
     fn report(
         &self,
         plan: &Plan,
-        tables_out: usize,
+        added: &[(Level, TableMeta)],
         (bytes_in, bytes_out): (u64, u64),
         start_ns: u64,
     ) {
@@ -233,8 +234,18 @@ impl Engine {
         if let Some(store) = &self.compaction.pm {
             let state = self.state.load();
             let part = plan.part.and_then(|id| state.part_by_id(id));
-            let times = (self.clock.now_ns(), elapsed_ns);
-            store.installed(plan, part.map(|part| &**part), bytes_out, times);
+            let in_memory = added.iter().any(|(_, table)| !table.is_file());
+            let output = Installed {
+                bytes: bytes_out,
+                medium: match added.is_empty() {
+                    true => plan.medium,
+                    false if in_memory => Medium::Pm,
+                    false => Medium::Ssd,
+                },
+                now_ns: self.clock.now_ns(),
+                elapsed_ns,
+            };
+            store.installed(plan, part.map(|part| &**part), &output);
         }
         if plan.reason == Reason::Flush {
             let bytes = plan
@@ -264,7 +275,7 @@ impl Engine {
             from_level: from_level.0,
             level: plan.level.0,
             tables_in: plan.tables.len(),
-            tables_out,
+            tables_out: added.len(),
             bytes_in,
             bytes_out,
             moved,

@@ -2,8 +2,10 @@
 //! kind.
 
 use crate::blade::{Merge, SortedFacts, SortedStore};
-use crate::compaction::plan::{Medium, Plan, Reason};
+use crate::compaction::plan::{How, Medium, Plan, Reason};
+use crate::manifest::Level;
 use crate::read::state::Part;
+use crate::read::table_run::TableRun;
 use crate::tlsm::{Done, ListFacts, ListStore};
 use crate::write::write_stall::Fullness;
 use firn_base::Error;
@@ -84,34 +86,42 @@ impl PmStore {
         }
     }
 
-    /// Counts a job of `part` that was installed at `now_ns`, took `elapsed_ns`, and whose output
-    /// has `bytes`.
-    pub(crate) fn installed(
-        &self,
-        plan: &Plan,
-        part: Option<&Part>,
-        bytes: u64,
-        times: (u64, u64),
-    ) {
+    /// Counts a job of `part` that was installed.
+    pub(crate) fn installed(&self, plan: &Plan, part: Option<&Part>, output: &Installed) {
         match self {
             PmStore::Lists(store) => store.done(done(plan)),
             PmStore::Sorted(store) => {
                 let from_memory = plan.tables.iter().any(|(_, run)| !run.meta.is_file());
-                let merge = match (plan.reason, plan.medium) {
-                    (Reason::Flush, Medium::Pm) => {
-                        return store.counters.flushed_bytes.add(bytes);
+                let merge = match (plan.reason, plan.how, output.medium) {
+                    (Reason::Flush, _, Medium::Pm) => {
+                        return store.counters.flushed_bytes.add(output.bytes);
                     }
-                    (_, Medium::Pm) => Merge::Internal,
-                    (_, Medium::Ssd) if from_memory => Merge::Major,
-                    (_, Medium::Ssd) => return,
+                    (Reason::Flush, ..) | (_, How::Move, _) => return,
+                    (_, _, Medium::Pm) => Merge::Internal,
+                    (_, _, Medium::Ssd) if from_memory => Merge::Major,
+                    (_, _, Medium::Ssd) => return,
                 };
-                store.merged(merge, plan.input_bytes(), bytes, times);
-                if let Some(heat) = part.and_then(|part| part.heat.as_ref()) {
+                let times = (output.now_ns, output.elapsed_ns);
+                store.merged(merge, plan.input_bytes(), output.bytes, times);
+                let is_unsorted = |(level, _): &(Level, Arc<TableRun>)| level.is_zero();
+                if let Some(heat) = part.and_then(|part| part.heat.as_ref())
+                    && plan.tables.iter().any(is_unsorted)
+                {
                     heat.merged();
                 }
             }
         }
     }
+}
+
+/// The output of a job that was installed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Installed {
+    pub(crate) bytes: u64,
+    /// Where it is. Tables that found no room are files, whatever the plan said.
+    pub(crate) medium: Medium,
+    pub(crate) now_ns: u64,
+    pub(crate) elapsed_ns: u64,
 }
 
 /// The job as lists count it.

@@ -7,7 +7,7 @@ use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::{Error, ErrorKind, Result};
 use firn_table::pm_skiplist::{self, ChunkSums};
-use firn_table::pm_table;
+use firn_table::pm_table::{self, PmTable};
 use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
@@ -164,7 +164,15 @@ impl Engine {
                 Ok((checked.entries, checked.entry_bytes))
             }
             Table::Sorted(table) => {
-                let checked = pm_table::verify(table)?;
+                // What is kept in memory while the table is open is read anew.
+                let table = Arc::new(PmTable::open(table.space().clone())?);
+                let checked = pm_table::verify(&table)?;
+                let named = (&*run.meta.smallest, &*run.meta.largest);
+                if table.bounds() != named || checked.entries != run.meta.entries {
+                    let place = format!("table {} in the pool", run.meta.id);
+                    let expected = "the keys that the manifest names";
+                    return Err(Error::corruption(place, 0, expected));
+                }
                 Ok((checked.entries, checked.data_bytes))
             }
             Table::Sst(_) => Ok((0, 0)),

@@ -68,6 +68,14 @@ impl Layout {
         (from, self.cuts.get(i).map(|to| &**to))
     }
 
+    /// The indexes of the partitions that have any of these keys.
+    pub(crate) fn overlapping(&self, (from, to): PartRange<'_>) -> std::ops::Range<usize> {
+        let last = to.map_or(self.cuts.len(), |to| {
+            self.cuts.partition_point(|cut| **cut < *to)
+        });
+        self.part_of(from)..last + 1
+    }
+
     /// The borders with the partitions that begin there.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = Cut> {
         let ids = self.ids.iter().skip(1).copied();

@@ -53,7 +53,7 @@ const INPUTS: u64 = 64;
 const IO_DEPTH_MAX: usize = 64;
 
 /// Rejects limits that do not work together.
-fn check_limits(limits: &Limits) -> Result<()> {
+fn check_limits(limits: &Limits, levels_min: u64) -> Result<()> {
     let within =
         |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
             true => Ok(()),
@@ -88,7 +88,7 @@ fn check_limits(limits: &Limits) -> Result<()> {
     )?;
     within("level_base_bytes", limits.level_base_bytes, 1, most)?;
     within("level_fan_out", limits.level_fan_out, 2, 1 << 20)?;
-    within("levels", levels, 2, 64)?;
+    within("levels", levels, levels_min, 64)?;
     within("level0_rest", limits.level0_rest as u64, 1, most)?;
     within("level0_trigger", limits.level0_trigger as u64, 1, most)?;
     within(
@@ -121,7 +121,7 @@ impl Budget {
     /// # Errors
     /// `Invalid` if the parts that the options set exceed it.
     pub(crate) fn new(options: &Options) -> Result<Budget> {
-        check_limits(&options.limits)?;
+        check_limits(&options.limits, options.levels_min())?;
         if !(1..=IO_DEPTH_MAX).contains(&options.compaction_io_depth) {
             return Err(Error::invalid(format!(
                 "compaction_io_depth is {}; it must be from 1 to {IO_DEPTH_MAX}",
@@ -216,5 +216,18 @@ mod tests {
         }
         let tiny = Budget::new(&Options::tiny()).unwrap();
         assert!(tiny.level0_inputs_max > Limits::tiny().level0_stop);
+    }
+
+    #[test]
+    fn sorted_tables_need_a_level_of_files_below_theirs() {
+        let mut options = Options::tiny().profile(crate::Profile::Blade);
+        options.limits.levels = 2;
+        let message = Budget::new(&options).err().unwrap().to_string();
+        assert!(
+            message.contains("limits.levels is 2; it must be from 3"),
+            "{message}"
+        );
+        options.limits.levels = 3;
+        assert!(Budget::new(&options).is_ok());
     }
 }

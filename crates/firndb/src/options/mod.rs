@@ -405,6 +405,15 @@ impl Options {
         (self.profile == Profile::Blade).then_some(&self.tuning.blade)
     }
 
+    /// The fewest levels: one whose tables overlap, and one below it; with sorted tables in
+    /// persistent memory one more, because two are there.
+    pub(crate) fn levels_min(&self) -> u64 {
+        match self.sorted() {
+            Some(_) => 3,
+            None => 2,
+        }
+    }
+
     /// Small sizes everywhere, so that a test crosses every threshold in milliseconds.
     #[cfg(any(test, feature = "proof"))]
     pub fn tiny() -> Self {

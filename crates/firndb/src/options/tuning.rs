@@ -186,10 +186,10 @@ pub struct TlsmTuning {
     /// pool of less than 256 MiB, and more in one of more than 4 GiB.
     pub unit_bytes: Option<u64>,
     /// The used share of the capacity from which tables leave for the SSD, 0.1 to 0.95. Default:
-    /// 0.8.
+    /// 0.9.
     pub evict_share: f64,
     /// Garbage per live byte of entries from which entries are moved out of chunks that are mostly
-    /// garbage, 0.05 to 10. Default: 0.25.
+    /// garbage, 0.05 to 10. Default: 0.1.
     pub garbage_share_max: f64,
     /// The live share of a chunk up to which its entries are moved, 0 to 1. Default: 0.5.
     pub relocate_live_max: f64,
@@ -452,6 +452,48 @@ fn within(name: &str, value: f64, least: f64, most: f64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_of_sorted_tables_have_ranges() {
+        type Set = fn(&mut BladeTuning, f64);
+        let parameters: [(&str, Set, f64, f64); 4] = [
+            (
+                "group_entries",
+                |t, v| t.group_entries = v as u32,
+                1.0,
+                64.0,
+            ),
+            (
+                "unsorted_max",
+                |t, v| t.unsorted_max = v as usize,
+                2.0,
+                256.0,
+            ),
+            ("evict_share", |t, v| t.evict_share = v, 0.1, 0.95),
+            (
+                "table_bytes",
+                |t, v| t.table_bytes = Some(v as u64),
+                TABLE_BYTES_MIN as f64,
+                TABLE_BYTES_MAX as f64,
+            ),
+        ];
+        for (name, set, least, most) in parameters {
+            let check = |value: f64| {
+                let mut tuning = BladeTuning::default();
+                set(&mut tuning, value);
+                tuning.check()
+            };
+            assert!(check(least).is_ok() && check(most).is_ok(), "{name}");
+            let step = if most < 1.0 { 0.01 } else { 1.0 };
+            for value in [least - step, most + step, f64::NAN] {
+                let message = check(value).unwrap_err().to_string();
+                assert!(
+                    message.contains(&format!("tuning.blade.{name} is")),
+                    "{message}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn what_is_out_of_range_is_named() {

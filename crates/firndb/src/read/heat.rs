@@ -61,27 +61,36 @@ impl Heat {
 
     /// Tables searched in vain since the last merge.
     pub(crate) fn wasted(&self) -> u64 {
-        self.wasted.get() - self.seen.lock().wasted_at_merge
+        let seen = self.seen.lock();
+        // Read under the lock: a merge that ends meanwhile would be ahead of an earlier sum.
+        self.wasted.get() - seen.wasted_at_merge
     }
 
     /// Begins to count searches in vain anew, because unsorted tables were merged.
     pub(crate) fn merged(&self) {
-        let wasted = self.wasted.get();
-        self.seen.lock().wasted_at_merge = wasted;
+        let mut seen = self.seen.lock();
+        seen.wasted_at_merge = self.wasted.get();
     }
 
-    /// The reads that a part of the partition had, as far as is known: half of them.
-    pub(crate) fn half(&self) -> Heat {
-        let seen = *self.seen.lock();
-        let recent = seen.recent + (self.hits.get() - seen.hits) as f64;
-        let half = Seen {
-            at_ns: seen.at_ns,
-            recent: recent / 2.0,
-            ..Seen::default()
-        };
+    /// The reads of a partition whose keys were in partitions with the reads `before`, each of
+    /// which is divided among so many partitions now: equal parts of them, because it is not known
+    /// which keys were read.
+    pub(crate) fn of<'a>(before: impl Iterator<Item = (&'a Heat, usize)>) -> Heat {
+        let (mut seen, heat) = (Seen::default(), Heat::default());
+        for (before, parts) in before {
+            let other = *before.seen.lock();
+            let recent = other.recent + (before.hits.get() - other.hits) as f64;
+            let wasted = before.wasted.get().saturating_sub(other.wasted_at_merge);
+            heat.wasted.add(wasted / parts as u64);
+            let at_ns = seen.at_ns.max(other.at_ns);
+            let left = |at: u64| 0.5_f64.powf((at_ns - at) as f64 / HALF_LIFE_NS as f64);
+            seen.recent =
+                seen.recent * left(seen.at_ns) + recent / parts as f64 * left(other.at_ns);
+            seen.at_ns = at_ns;
+        }
         Heat {
-            seen: Mutex::new(half),
-            ..Heat::default()
+            seen: Mutex::new(seen),
+            ..heat
         }
     }
 }
@@ -99,9 +108,26 @@ mod tests {
         assert_eq!(heat.hits(HALF_LIFE_NS), 50.0);
         (0..10).for_each(|_| heat.searched(1, true));
         assert_eq!(heat.hits(HALF_LIFE_NS + 5), 60.0);
-        assert_eq!(heat.half().hits(HALF_LIFE_NS + 6), 30.0);
         assert_eq!(heat.hits(3 * HALF_LIFE_NS), 15.0);
         assert!(heat.hits(2000 * HALF_LIFE_NS) < 1e-9);
+    }
+
+    #[test]
+    fn reads_follow_the_borders() {
+        let heat = |hits: u64, at_ns: u64| {
+            let heat = Heat::default();
+            heat.hits(at_ns);
+            (0..hits).for_each(|_| heat.searched(3, true));
+            heat
+        };
+        let (one, other) = (heat(100, HALF_LIFE_NS), heat(40, 2 * HALF_LIFE_NS));
+        let half = Heat::of([(&one, 2)].into_iter());
+        assert_eq!((half.hits(HALF_LIFE_NS), half.wasted()), (50.0, 100));
+        let union = Heat::of([(&one, 1), (&other, 1)].into_iter());
+        assert_eq!((union.hits(2 * HALF_LIFE_NS), union.wasted()), (90.0, 280));
+        union.merged();
+        union.searched(2, false);
+        assert_eq!((union.hits(3 * HALF_LIFE_NS), union.wasted()), (45.0, 1));
     }
 
     #[test]

@@ -162,17 +162,30 @@ impl ReadState {
         let runs: HashMap<FileId, &Arc<TableRun>> =
             self.tables().map(|(_, run)| (run.meta.id, run)).collect();
         let part = |(i, &id): (usize, &PartId)| {
-            let before = match self.part_by_id(id) {
-                Some(part) => Part::clone(part),
-                None => Part {
-                    heat: self.part(layout.range(i).0).half_of_heat(),
-                    ..Part::default()
-                },
+            let before = self.part_by_id(id).map(|part| Part::clone(part));
+            let before = Part {
+                heat: self.heat_of(layout, i),
+                ..before.unwrap_or_default()
             };
             let new = version.tables_of(layout.range(i));
             Arc::new(before.with_tables(&new, tables, levels, |id| runs.get(&id).copied()))
         };
         layout.ids().iter().enumerate().map(part).collect()
+    }
+
+    /// The reads of partition `i` of `layout`, whose borders may be others than this state's.
+    fn heat_of(&self, layout: &Layout, i: usize) -> Option<Arc<Heat>> {
+        let was = self.layout.overlapping(layout.range(i));
+        let heat = |j: usize| self.parts[j].heat.as_ref();
+        if was.len() == 1 && self.layout.range(was.start) == layout.range(i) {
+            return heat(was.start).cloned();
+        }
+        let divided = |j: usize| {
+            let parts = layout.overlapping(self.layout.range(j)).len();
+            heat(j).map(|heat| (&**heat, parts))
+        };
+        heat(was.start)?;
+        Some(Arc::new(Heat::of(was.filter_map(divided))))
     }
 
     /// This state with partition `id` replaced.
@@ -360,12 +373,6 @@ impl Part {
             levels: changes.iter().map(level).collect(),
             ..self.clone()
         }
-    }
-
-    /// The reads of a new partition that was a part of this one.
-    fn half_of_heat(&self) -> Option<Arc<Heat>> {
-        let half = |heat: &Arc<Heat>| Arc::new(heat.half());
-        self.heat.as_ref().map(half)
     }
 
     /// The last level that holds any table; 0 if none does.

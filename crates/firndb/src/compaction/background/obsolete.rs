@@ -150,8 +150,12 @@ impl Engine {
         for dead in ready {
             match dead {
                 Obsolete::Table(run) if !run.meta.is_file() => {
-                    if let Some(space) = Arc::into_inner(run).and_then(TableRun::into_space) {
-                        self.release_space(space);
+                    match Arc::try_unwrap(run).map(TableRun::into_space) {
+                        Ok(space) => space
+                            .into_iter()
+                            .for_each(|space| self.release_space(space)),
+                        // The cache of open tables looks at it right now.
+                        Err(run) => self.retire([Obsolete::Table(run)]),
                     }
                 }
                 Obsolete::Space(space) => self.release_space(space),

@@ -168,11 +168,12 @@ impl Upper {
 }
 
 /// Moves the upper tables of one partition to the SSD, while persistent memory is nearly full, or
-/// has no room for a flush: of the partition that costs least for each byte that it frees.
+/// has no room for a flush: of the partition that costs least for each byte that it frees. Beside a
+/// running one there is another only if flushes find no room.
 fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
     let flush_bytes = SortedStore::of_memtable(facts.buffer_bytes);
     let room = tables.room_for(0, flush_bytes, state.parts.len() as u64);
-    if !tables.is_evicting && tables.has_room(room, 1.0) {
+    if tables.has_room(room, 1.0) && (facts.evicting || !tables.is_evicting) {
         return None;
     }
     let count = state.parts.len() as f64;
@@ -204,21 +205,21 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
 }
 
 /// Merges the upper tables of a partition within persistent memory, if that pays or they are too
-/// many. If there is no room they leave, once they are too many files.
+/// many. If there is no room, or no such merges are wanted, they leave once too many are files,
+/// because writers wait for those.
 fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
     // A merge needs as much room again.
     let share = tables.capacity_bytes / 2 / state.parts.len().max(2) as u64;
     let level_for = |part: &Part| {
         let depth = depth(part);
-        if depth < 2 {
+        let has_many_files = level0_files(part) >= facts.limits.level0_trigger;
+        if depth < 2 && !has_many_files {
             return None;
         }
         let (upper, is_deep) = (Upper::of(part), depth >= tables.tuning.unsorted_max);
         let room = tables.room_for(upper.entries, upper.data_bytes, 1);
-        if !tables.has_room(room, 1.0) {
-            // Writers wait if there are too many files.
-            let has_many = level0_files(part) >= facts.limits.level0_trigger;
-            return has_many.then_some(DEEPEST.below());
+        if !tables.tuning.internal || !tables.has_room(room, 1.0) {
+            return has_many_files.then_some(DEEPEST.below());
         }
         let pays = match tables.tuning.models {
             BladeModels::Off => false,
@@ -231,11 +232,8 @@ fn pick_internal(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> 
                     || (upper.bytes >= share && pays_by_room(part, &upper, tables))
             }
         };
-        (is_deep || pays).then_some(DEEPEST)
+        (is_deep || has_many_files || pays).then_some(DEEPEST)
     };
-    if !tables.tuning.internal {
-        return None;
-    }
     state.parts().find_map(|(id, part)| {
         let level = level_for(part)?;
         merge(id, part, level, facts, Reason::Size)

@@ -193,7 +193,8 @@ impl Case {
                 "flushing" => facts.flushing = true,
                 "inputs" => facts.level0_inputs_max = value.parse().unwrap(),
                 "buffer" => facts.buffer_bytes = value.parse::<u64>().unwrap() << 10,
-                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" => {}
+                "leaving" => facts.evicting = true,
+                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" | "no_internal" => {}
                 "hits" | "wasted" => {
                     let (key, count) = value.split_once('/').unwrap();
                     let heat = state.part(key.as_bytes()).heat.as_ref().unwrap();
@@ -226,6 +227,7 @@ impl Case {
                     Some("off") => BladeModels::Off,
                     _ => BladeModels::Costs,
                 },
+                internal: fact("no_internal").is_none(),
                 ..BladeTuning::default()
             },
             capacity_bytes: kib << 10,

@@ -27,6 +27,25 @@ impl States {
         }
     }
 
+    /// Changes the borders.
+    fn bordered(&mut self, drop: &[&str], add: &[&str]) {
+        let first = self.version.next_part().0;
+        let cuts = (first..).zip(add);
+        let edit = Edit {
+            id: self.version.edit_id + 1,
+            cuts_added: cuts
+                .map(|(id, cut)| (cut.as_bytes().to_vec(), PartId(id)))
+                .collect(),
+            cuts_dropped: drop.iter().map(|cut| cut.as_bytes().to_vec()).collect(),
+            ..Edit::default()
+        };
+        self.version.apply(&edit).expect("an edit that fits");
+        let none = Touched::Keys(&mut std::iter::empty());
+        self.state = self
+            .state
+            .with_tables(&self.version, none, &self.cache, LEVELS);
+    }
+
     /// The state after tables are dropped (level, id) and added.
     fn next(&mut self, drop: &[(usize, u64)], add: &[Added<'_>]) -> &ReadState {
         let table = |&(level, id, smallest, largest, kib): &Added<'_>| {
@@ -122,4 +141,34 @@ fn a_key_is_found_in_the_table_that_spans_it() {
     assert_eq!(["b", "d", "f", "g"].map(found), expected);
     assert!(levels[Level(1)].run_of(&replaced).is_none());
     assert!(levels[Level(2)].run_of(&moved).is_some());
+}
+
+/// A partition that is divided has half of its reads on each side, and a union has those of both.
+#[test]
+fn reads_stay_with_their_keys() {
+    let mut states = States::new();
+    states.state = states.state.clone().with_heat();
+    let read = |states: &States, key: &str, hits: usize| {
+        let heat = states.state.part(key.as_bytes()).heat.clone().unwrap();
+        (0..hits).for_each(|_| heat.searched(1, true));
+    };
+    let hits = |states: &States| -> Vec<f64> {
+        let parts = states.state.parts.iter();
+        parts
+            .map(|part| part.heat.as_ref().unwrap().hits(0))
+            .collect()
+    };
+    read(&states, "a", 80);
+    states.bordered(&[], &["m"]);
+    assert_eq!(hits(&states), [40.0, 40.0]);
+    read(&states, "z", 20);
+    states.bordered(&[], &["t", "w"]);
+    assert_eq!(hits(&states), [40.0, 20.0, 20.0, 20.0]);
+    let untouched = states.state.part(b"a").heat.clone().unwrap();
+    states.bordered(&["t"], &[]);
+    assert_eq!(hits(&states), [40.0, 40.0, 20.0]);
+    let same = states.state.part(b"a").heat.as_ref().unwrap();
+    assert!(Arc::ptr_eq(same, &untouched));
+    states.bordered(&["m", "w"], &[]);
+    assert_eq!(hits(&states), [100.0]);
 }
