@@ -286,7 +286,7 @@ pub(super) static PAPER: Paper = Paper {
             id: "fig6a",
             title: "an index with keys of 120 B by data size: time to build a table",
             paper: "-40 % of the array, -70 % of the SSTable; array-snappy-group -40 % of the array",
-            differs: "compressed arrays do not exist here: a file with LZ4 is nearest",
+            differs: "compressed arrays do not exist here, a file with LZ4 is nearest; a file is synced",
             figure: "seconds",
             figure_of: |built| built.build_seconds,
             variants: tables::data_sizes,

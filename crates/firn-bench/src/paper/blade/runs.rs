@@ -153,23 +153,25 @@ fn evict_share(share: f64) -> Options {
     vec![option("blade_evict_share", share)]
 }
 
-/// A major compaction of `bytes`: half of them are loaded and leave for the SSD, as many are
+/// A major compaction of 2 GB: half of them are loaded and leave for the SSD, as many are
 /// written over them and stay in persistent memory, and then these leave too.
-fn major(name: String, bytes: u64, value: usize, own: Options) -> Run {
+fn major(shape: &Shape, name: String, value: usize, own: Options) -> Run {
     /// Bytes of an entry beside its key and value, at most.
     const ENTRY: u64 = 30;
     let record = (KEY + value) as u64;
-    let records = bytes / 2 / record;
+    let records = GB / record;
+    // A sub-task has at least two tables, so there are as many at any scale.
+    let table_bytes = option("table_bytes", (8 * MB / shape.scale).max(MB / 4));
     Run {
         value,
         clients: Some(1),
         operations: Some(records),
         pm_bytes: records * (record + ENTRY) / 4 * 5,
         pm_bytes_min: 20 * MB,
-        own: [by_hand(), evict_share(0.1), own].concat(),
+        own: [by_hand(), evict_share(0.1), vec![table_bytes], own].concat(),
         // Without models all tables leave, once the threshold is passed.
         reopened_with: vec![evict_share(0.95), evict_share(0.1)],
-        ..Run::new(name, bytes / 2, &["load", "o", "rest"])
+        ..Run::new(name, GB, &["load", "o", "rest"])
     }
 }
 
@@ -185,7 +187,7 @@ pub(super) fn threads(shape: &Shape) -> Result<Vec<Variant>> {
             1 => Against::Nothing,
             _ => Against::Itself("one-thread", options(1)),
         },
-        ..major(format!("threads: {threads}"), 2 * GB, 256, options(threads))
+        ..major(shape, format!("threads: {threads}"), 256, options(threads))
     };
     all(shape, (1..=5).map(of))
 }
@@ -209,7 +211,7 @@ pub(super) fn majors(shape: &Shape) -> Result<Vec<Variant>> {
             let name = format!("{value} B, {ours} against {other}");
             Run {
                 against: Against::Itself(other, tasks(workers, other)),
-                ..major(name, 2 * GB, value, tasks(2, ours))
+                ..major(shape, name, value, tasks(2, ours))
             }
         })
     };
