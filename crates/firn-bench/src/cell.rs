@@ -30,13 +30,14 @@ impl Engines {
         self.0.iter().map(|engine| &**engine)
     }
 
-    /// The engine named `name`.
+    /// The engine named `name`, up to its label: `firn:blade@ssd` is `firn:blade` with options of
+    /// its own, so that one engine can be compared with itself.
     ///
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] with the names of all engines.
     pub fn named(&self, name: &str) -> Result<&dyn Engine> {
         self.iter()
-            .find(|engine| engine.name() == name)
+            .find(|engine| engine.name() == unlabelled(name))
             .ok_or_else(|| {
                 let names: Vec<String> = self.iter().map(Engine::name).collect();
                 Error::invalid(format!(
@@ -45,6 +46,11 @@ impl Engines {
                 ))
             })
     }
+}
+
+/// The engine of `name`, which may have a label after `@`.
+pub(crate) fn unlabelled(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(engine, _)| engine)
 }
 
 /// The input of a cell's process.
@@ -186,7 +192,7 @@ fn work(engines: &Engines, spec: &CellSpec, cell: &mut Cell) -> Result<()> {
     let telling = Telling(Mutex::new(()));
     run(
         store,
-        &|| engine.open(&spec.setup),
+        &|setup| engine.open(setup),
         &spec.setup,
         &spec.config,
         &clock,

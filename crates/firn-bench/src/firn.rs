@@ -1,25 +1,27 @@
 //! FirnDB as an engine under test, one per profile.
 
 use crate::engine::{Compression, Engine, Setup};
-use crate::machine::directory_bytes;
-use crate::store::{Change, Counters, OpeningStep, Store, Traffic};
+use crate::store::Store;
 use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
-    BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, Durability, GrainLimits,
-    LabTuning, LogPlacement, Options, Profile, ReadOptions, Tiering, TlsmBuild, TlsmTuning,
-    TlsmVictim, WriteBatch, WriteOptions,
+    Arrangement, BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, GrainLimits,
+    LabTuning, Limits, LogPlacement, Options, Profile, Tiering, TlsmBuild, TlsmTuning, TlsmVictim,
 };
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
+
+mod store;
+
+pub use store::FirnStore;
 
 /// A profile of FirnDB.
 #[derive(Debug)]
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 46] = [
+const EXTRA: [&str; 49] = [
+    "background_workers",
     "compaction_concurrency",
     "compaction_io_depth",
     "write_buffer_bytes",
@@ -30,6 +32,7 @@ const EXTRA: [&str; 46] = [
     "level_base_bytes",
     "table_bytes",
     "block_bytes",
+    "level0_rest",
     "level0_trigger",
     "level0_slow",
     "level0_stop",
@@ -66,6 +69,7 @@ const EXTRA: [&str; 46] = [
     "blade_evict_share",
     "blade_internal",
     "blade_models",
+    "blade_arrangement",
 ];
 
 /// The pool of an engine, if it has one: 0 bytes are none.
@@ -83,6 +87,25 @@ fn pool_of(setup: &Setup) -> Result<Option<PmConfig>> {
         ..PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
     };
     Ok(Some(pool).filter(|_| bytes > 0))
+}
+
+/// Sets the sizes and counts that all profiles have.
+fn limits(setup: &Setup, mut limits: Limits) -> Result<Limits> {
+    limits.level_base_bytes = setup
+        .extra("level_base_bytes")?
+        .unwrap_or(limits.level_base_bytes);
+    limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
+    limits.block_bytes = setup.extra("block_bytes")?.unwrap_or(limits.block_bytes);
+    limits.level0_trigger = setup
+        .extra("level0_trigger")?
+        .unwrap_or(limits.level0_trigger);
+    limits.level0_rest = setup.extra("level0_rest")?.unwrap_or(limits.level0_rest);
+    limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
+    limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
+    limits.pm_log_buffer_bytes = setup
+        .extra("pm_log_buffer_bytes")?
+        .unwrap_or(limits.pm_log_buffer_bytes);
+    Ok(limits)
 }
 
 /// Sets the parameters of profile `lab`.
@@ -132,6 +155,12 @@ fn set_blade(setup: &Setup, blade: &mut BladeTuning) -> Result<()> {
         ("costs", BladeModels::Costs),
     ];
     blade.models = one_of(setup, "blade_models", &models)?.unwrap_or(blade.models);
+    let arrangements = [
+        ("array", Arrangement::Array),
+        ("grouped", Arrangement::Grouped),
+    ];
+    let arrangement = one_of(setup, "blade_arrangement", &arrangements)?;
+    blade.arrangement = arrangement.unwrap_or(blade.arrangement);
     Ok(())
 }
 
@@ -256,20 +285,7 @@ impl Firn {
         reserve.last = setup
             .extra("block_filter_reserve_last")?
             .unwrap_or(reserve.last);
-        let mut limits = default.limits.clone();
-        limits.level_base_bytes = setup
-            .extra("level_base_bytes")?
-            .unwrap_or(limits.level_base_bytes);
-        limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
-        limits.block_bytes = setup.extra("block_bytes")?.unwrap_or(limits.block_bytes);
-        limits.level0_trigger = setup
-            .extra("level0_trigger")?
-            .unwrap_or(limits.level0_trigger);
-        limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
-        limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
-        limits.pm_log_buffer_bytes = setup
-            .extra("pm_log_buffer_bytes")?
-            .unwrap_or(limits.pm_log_buffer_bytes);
+        let limits = limits(setup, default.limits.clone())?;
         let pm = pool_of(setup)?;
         set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;
@@ -292,7 +308,11 @@ impl Firn {
                 Compression::None => Codec::None,
                 Compression::Lz4 => Codec::Lz4,
             })
-            .background_workers(setup.background_threads)
+            .background_workers(
+                setup
+                    .extra("background_workers")?
+                    .unwrap_or(setup.background_threads),
+            )
             .compaction_concurrency(setup.extra::<Concurrency>("compaction_concurrency")?)
             .compaction_io_depth(
                 setup
@@ -357,159 +377,6 @@ impl Engine for Firn {
 
     fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
         let db = Db::open(&setup.directory, self.options(setup)?)?;
-        Ok(Arc::new(FirnStore {
-            db,
-            directory: setup.directory.clone(),
-        }))
-    }
-}
-
-/// A FirnDB database under test.
-pub struct FirnStore {
-    db: Db,
-    directory: PathBuf,
-}
-
-impl FirnStore {
-    /// Wraps `db`, open in `directory`. The caller keeps its own handle.
-    pub fn new(db: &Db, directory: impl Into<PathBuf>) -> Self {
-        Self {
-            db: db.clone(),
-            directory: directory.into(),
-        }
-    }
-}
-
-impl Store for FirnStore {
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.db
-            .put_with(key, value, &WriteOptions::new().durability(durability))
-    }
-
-    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get(key)?;
-        if let Some(value) = &value {
-            see(value);
-        }
-        Ok(value.is_some())
-    }
-
-    fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let lower = (!from.is_empty()).then(|| from.to_vec());
-        let mut iter = self.db.cursor_with(ReadOptions {
-            lower,
-            ..ReadOptions::default()
-        })?;
-        iter.first()?;
-        for _ in 0..count {
-            if !iter.valid() {
-                break;
-            }
-            see(iter.key(), iter.value());
-            iter.next()?;
-        }
-        Ok(())
-    }
-
-    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.db
-            .delete_with(key, &WriteOptions::new().durability(durability))
-    }
-
-    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
-        let mut changes = WriteBatch::new();
-        for change in batch {
-            match change {
-                Change::Put { key, value } => changes.put(key, value),
-                Change::Delete { key } => changes.delete(key),
-            };
-        }
-        let options = WriteOptions::new().durability(durability);
-        self.db.write(&changes, &options)
-    }
-
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
-    fn settle(&self) -> Result<()> {
-        self.db.flush()?;
-        self.db.wait_idle()
-    }
-
-    fn describe(&self) -> String {
-        let stats = self.db.stats();
-        format!(
-            "FirnDB {}, log: {}, tables: {}",
-            stats.profile, stats.log, stats.io
-        )
-    }
-
-    fn counters(&self) -> Counters {
-        let stats = self.db.stats();
-        let ssd = stats.ssd.iter().map(|cause| Traffic {
-            medium: "ssd".to_owned(),
-            cause: cause.cause.to_owned(),
-            written_bytes: cause.written_bytes,
-            read_bytes: cause.read_bytes,
-            reads: Some(cause.reads),
-        });
-        let pm = stats.pm.iter().map(|owner| Traffic {
-            medium: "pm".to_owned(),
-            cause: owner.owner.clone(),
-            written_bytes: owner.written_bytes,
-            read_bytes: owner.read_bytes,
-            reads: None,
-        });
-        Counters {
-            traffic: ssd.chain(pm).collect(),
-            is_partial: false,
-            stall_seconds: Some(
-                stats
-                    .stalls
-                    .seconds
-                    .iter()
-                    .map(|(_, seconds)| seconds)
-                    .sum(),
-            ),
-            cache_misses: Some(stats.memory.cache_misses),
-            grains: stats
-                .background
-                .grains
-                .iter()
-                .map(|grain| (grain.to_string(), grain.count))
-                .collect(),
-            compaction_seconds: Some(
-                stats
-                    .levels
-                    .iter()
-                    .map(|level| level.compaction_seconds)
-                    .sum(),
-            ),
-            level0_seconds: stats.levels.first().map(|level| level.compaction_seconds),
-            table_seconds: stats
-                .levels
-                .iter()
-                .map(|level| level.replaced_table_seconds)
-                .collect(),
-            log_bytes: stats.design.lab.as_ref().map(|lab| lab.log_file_bytes),
-            index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
-            space_bytes: directory_bytes(&self.directory),
-            opening: None,
-        }
-    }
-
-    fn opening_steps(&self) -> Vec<OpeningStep> {
-        let step = |(step, seconds): (&str, f64)| OpeningStep {
-            step: step.to_owned(),
-            seconds,
-        };
-        self.db
-            .stats()
-            .recovery
-            .steps
-            .into_iter()
-            .map(step)
-            .collect()
+        Ok(Arc::new(FirnStore::new(&db, &setup.directory)))
     }
 }

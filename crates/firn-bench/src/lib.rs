@@ -8,6 +8,7 @@
 
 mod as_word;
 mod cell;
+mod counters;
 mod engine;
 mod firn;
 mod html;
@@ -28,6 +29,7 @@ mod run;
 mod sample;
 mod size;
 mod store;
+mod structure;
 mod summary;
 mod tally;
 mod worker;
@@ -35,6 +37,7 @@ mod workload;
 mod zipf;
 
 pub use cell::{Cell, CellSpec, Engines, run_cell};
+pub use counters::{CompactionIo, Counters, Traffic};
 pub use engine::{Compression, Engine, PmBudget, Setup};
 pub use firn::{Firn, FirnStore};
 pub use html::{html, svg};
@@ -43,7 +46,10 @@ pub use latency::{Latencies, Percentiles};
 pub use ledger::Ledger;
 pub use machine::{Machine, device_bytes, directory_bytes, free_bytes, sync_ns};
 pub use matrix::{EngineReport, Matrix, MatrixReport, SCHEMA};
-pub use paper::{Experiment, Figure, Paper, PaperRow, Place, Shape, Variant};
+pub use paper::{
+    Against, Experiment, Figure, Paper, PaperRow, Place, Shape, Side, TableExperiment, TableRun,
+    Variant,
+};
 pub use phase::{Bench, Phase, Silent, Watch};
 pub use quick::{QuickConfig, QuickReport, Verdict, quick, quick_bytes_needed};
 pub use record::Values;
@@ -51,7 +57,8 @@ pub use report::{Counted, Moved, PhaseReport, Timeline};
 pub use retail::Retail;
 pub use run::{RunConfig, run};
 pub use size::Sizes;
-pub use store::{Change, Counters, Opening, OpeningStep, Store, Traffic};
+pub use store::{Change, Opening, OpeningStep, Store};
+pub use structure::{Built, Entries, Structure, index_keys, short_keys};
 pub use summary::{Ratios, SortLatency, Spread, Summary, WorkloadSummary};
 pub use workload::Workload;
 pub use zipf::Zipf;

@@ -292,6 +292,7 @@ impl Matrix {
             theta: 0.0,
             operations: 1,
             seconds_min: 0,
+            reopened_with: Vec::new(),
             ..self.config.clone()
         };
         let setup = self.setup_of(engine, PathBuf::new());

@@ -4,10 +4,11 @@
 //! threads until each has ended; 4 wait until the engine is at rest, if requested; 5 report the
 //! differences.
 
+use crate::counters::Counters;
 use crate::machine;
 use crate::phase::{Phase, Watch};
 use crate::report::{Moved, PhaseReport};
-use crate::store::{Counters, Store};
+use crate::store::Store;
 use crate::tally::Tally;
 use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result, exec};

@@ -4,13 +4,16 @@
 //! An experiment is a list of variants, each a matrix of two engines: the paper's design and its
 //! baseline. Facts about the papers are in `docs/benchmarks/papers.md`.
 
+mod blade;
 mod block;
+mod figure;
 mod lab;
+mod table;
 mod tlsm;
 
 use crate::cell::Cell;
 use crate::record::Values;
-use crate::report::{Counted, PhaseReport};
+use crate::report::PhaseReport;
 use crate::run::RunConfig;
 use crate::size::Sizes;
 use crate::store::OpeningStep;
@@ -20,6 +23,9 @@ use firn_base::checksum::crc32c;
 use firn_base::{Error, Result};
 use firndb::Durability;
 use serde::Serialize;
+
+pub use figure::Figure;
+pub use table::{TableExperiment, TableRun};
 
 /// A paper's evaluation.
 #[derive(Debug)]
@@ -32,8 +38,10 @@ pub struct Paper {
     pub engine: &'static str,
     /// The default baseline.
     pub baseline: &'static str,
-    /// The experiments, in the paper's order.
+    /// The experiments that run engines, in the paper's order.
     pub experiments: &'static [Experiment],
+    /// The experiments on one table alone, without an engine.
+    pub tables: &'static [TableExperiment],
 }
 
 /// One experiment of a paper.
@@ -80,7 +88,24 @@ pub struct Variant {
     pub own: Vec<(&'static str, String)>,
     /// The place of the baseline's files.
     pub place: Place,
+    /// The other side of the comparison.
+    pub against: Against,
 }
+
+/// The side that the paper's design is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Against {
+    /// The baseline.
+    Baseline,
+    /// The design with other options, under this label.
+    Itself(&'static str, Vec<(&'static str, String)>),
+    /// Nothing.
+    Nothing,
+}
+
+/// One engine of a variant: its name, with the label of its options if it is compared with itself,
+/// and its options.
+pub type Side = (String, Vec<(&'static str, String)>);
 
 /// The place of an engine's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -89,153 +114,6 @@ pub enum Place {
     Ssd,
     /// The directory on persistent memory.
     Pm,
-}
-
-/// A figure measured in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// Seconds to zero compaction debt; less is better.
-    SettledSeconds,
-    /// Bytes written for tables, without the log, per byte of user data; less is better.
-    TableWriteAmplification,
-    /// Bytes of storage at the end per byte loaded; less is better.
-    SpaceAmplification,
-    /// Operations per second; more is better.
-    OperationsPerSecond,
-    /// Latency in microseconds that 99.9 % of the operations did not exceed; less is better.
-    P999,
-    /// Bytes written to the SSD as counted by the kernel, because not every engine counts them;
-    /// less is better.
-    WrittenBytes,
-    /// Blocks that were not in the block cache, per operation; less is better.
-    CacheMisses,
-    /// Total seconds of compactions; less is better.
-    CompactionSeconds,
-    /// Total seconds of compactions out of level 0; less is better.
-    Level0Seconds,
-    /// Bytes of the logs that hold the values of level 0, when the last operation ended; less is
-    /// better.
-    LogBytes,
-    /// Seconds to reopen the database after the workload; less is better.
-    OpeningSeconds,
-    /// Operations in the slowest second divided by those in the median second; more is better.
-    SlowestSecond,
-    /// Mean latency of an operation in microseconds; less is better.
-    MicrosPerOperation,
-    /// Mean latency of an insert of the load in microseconds; less is better.
-    LoadMicros,
-    /// Seconds in inserts of the load that took longer than 0.5 ms, by the histogram of their
-    /// latencies, because not every engine counts its stalls; less is better.
-    StallSeconds,
-    /// Bytes written for tables while loading, to all media: by compactions and by flushes, because
-    /// LevelDB counts both together. The log is left out. An engine that counts nothing has the
-    /// kernel's bytes, log included; less is better.
-    CompactionBytes,
-    /// Mean age in seconds of the tables of this level that compactions replaced while loading.
-    TableSeconds(Depth),
-}
-
-/// A level of the tables whose ages are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// Level 0.
-    Zero,
-    /// Level 1.
-    One,
-    /// Level 2.
-    Two,
-    /// Level 3.
-    Three,
-}
-
-impl Figure {
-    /// Its name and unit.
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::SettledSeconds => "seconds until settled",
-            Figure::TableWriteAmplification => "bytes written per byte, without the log",
-            Figure::SpaceAmplification => "space per byte loaded",
-            Figure::OperationsPerSecond => "operations/s",
-            Figure::P999 => "p99.9 in us",
-            Figure::WrittenBytes => "bytes written (kernel)",
-            Figure::CacheMisses => "block-cache misses per operation",
-            Figure::CompactionSeconds => "seconds of compactions",
-            Figure::Level0Seconds => "seconds of compactions out of level 0",
-            Figure::LogBytes => "bytes of logs",
-            Figure::OpeningSeconds => "seconds to open",
-            Figure::SlowestSecond => "slowest second by the median one",
-            Figure::MicrosPerOperation => "us/operation",
-            Figure::LoadMicros => "us/insert",
-            Figure::StallSeconds => "seconds in inserts above 0.5 ms",
-            Figure::CompactionBytes => "bytes written for tables, all media",
-            Figure::TableSeconds(Depth::Zero) => "age of replaced tables of level 0 in s",
-            Figure::TableSeconds(Depth::One) => "age of replaced tables of level 1 in s",
-            Figure::TableSeconds(Depth::Two) => "age of replaced tables of level 2 in s",
-            Figure::TableSeconds(Depth::Three) => "age of replaced tables of level 3 in s",
-        }
-    }
-
-    /// True if it is a figure of the load that the run begins with, so that a run can go on with
-    /// another workload for another figure.
-    pub fn is_of_load(self) -> bool {
-        matches!(
-            self,
-            Figure::LoadMicros
-                | Figure::StallSeconds
-                | Figure::CompactionBytes
-                | Figure::TableSeconds(_)
-        )
-    }
-
-    /// The phase of `cell` that it is a figure of, if the cell completed all workloads.
-    fn phase_of(self, cell: &Cell) -> Option<&PhaseReport> {
-        let phase = if self.is_of_load() {
-            cell.phases.first()
-        } else {
-            cell.phases.last()
-        };
-        phase.filter(|_| cell.phases.len() == cell.config.workloads.len())
-    }
-
-    /// The figure in `phase` of `cell`; `None` if the engine, or the kernel, does not report it.
-    fn of(self, cell: &Cell, phase: &PhaseReport) -> Option<f64> {
-        let tables = || {
-            let is_counted = !phase.engine.traffic.is_empty();
-            is_counted.then(|| phase.engine.written("ssd", |cause| cause != "log") as f64)
-        };
-        Some(match self {
-            Figure::SettledSeconds => phase.settled_seconds(),
-            Figure::TableWriteAmplification => tables()? / phase.user_bytes.max(1) as f64,
-            Figure::SpaceAmplification => {
-                phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64
-            }
-            Figure::OperationsPerSecond => phase.operations_per_second,
-            Figure::P999 => phase.latency.p99_9_us,
-            Figure::WrittenBytes => phase.written_bytes_by(Counted::Kernel)? as f64,
-            Figure::CacheMisses => phase.cache_misses_per_operation()?,
-            Figure::CompactionSeconds => phase.engine.compaction_seconds?,
-            Figure::Level0Seconds => phase.engine.level0_seconds?,
-            Figure::LogBytes => phase.engine.log_bytes? as f64,
-            Figure::OpeningSeconds => phase.engine.opening.as_ref()?.seconds,
-            Figure::SlowestSecond => phase.timeline.min as f64 / phase.timeline.median as f64,
-            Figure::MicrosPerOperation | Figure::LoadMicros => phase.latency.mean_us,
-            Figure::StallSeconds => phase.latency_by_sort.get("write")?.slow_seconds?,
-            Figure::CompactionBytes => match tables() {
-                Some(files) => files + phase.engine.written("pm", is_of_lists) as f64,
-                None => phase.written_bytes_by(Counted::Kernel)? as f64,
-            },
-            Figure::TableSeconds(depth) => {
-                let seconds = phase.engine.table_seconds.get(depth as usize);
-                *seconds.filter(|seconds| **seconds > 0.0)?
-            }
-        })
-        .filter(|figure| figure.is_finite())
-    }
-}
-
-/// True if `owner` of persistent memory holds tables of profile `tlsm`.
-fn is_of_lists(owner: &str) -> bool {
-    ["skiplist", "payload"].contains(&owner)
 }
 
 /// The result of a variant.
@@ -249,6 +127,9 @@ pub struct PaperRow {
     pub variant: String,
     /// The figure's name and unit.
     pub figure: String,
+    /// True if there is no baseline.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_alone: bool,
     /// The baseline's figure; `None` if it failed or does not count it.
     pub baseline: Option<Spread>,
     /// The figure of the paper's design here; `None` if it failed or does not count it.
@@ -270,7 +151,7 @@ pub struct PaperRow {
 
 impl Paper {
     /// All papers.
-    pub const ALL: [&'static Paper; 3] = [&block::PAPER, &lab::PAPER, &tlsm::PAPER];
+    pub const ALL: [&'static Paper; 4] = [&block::PAPER, &lab::PAPER, &tlsm::PAPER, &blade::PAPER];
 
     /// The paper named `name`.
     ///
@@ -297,9 +178,30 @@ impl Variant {
     /// [`firn_base::ErrorKind::Invalid`] if its settings cannot be serialized.
     pub fn run_name(&self) -> Result<String> {
         let options = (&self.options, &self.firn, &self.own);
-        let run = serde_json::to_vec(&(&self.config, self.memory_bytes, options, self.place));
+        let sides = (options, self.place, &self.against);
+        let run = serde_json::to_vec(&(&self.config, self.memory_bytes, sides));
         let run = run.map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
         Ok(format!("{:08x}", crc32c(&run)))
+    }
+
+    /// The engines to run: the side that is compared with, if there is one, and `engine` of
+    /// `pair`, which is a baseline and the engine that stands for the design. `design` is the
+    /// profile that implements the paper's design.
+    pub fn sides(&self, pair: [&str; 2], design: &str) -> Vec<Side> {
+        let [baseline, engine] = pair;
+        let ours = (engine.to_owned(), self.options_of(engine, design));
+        let other = match &self.against {
+            Against::Nothing => None,
+            Against::Baseline => Some((baseline.to_owned(), self.options_of(baseline, design))),
+            Against::Itself(label, options) => {
+                let is_changed = |name: &str| options.iter().any(|(other, _)| *other == name);
+                let kept = ours.1.iter().filter(|(name, _)| !is_changed(name));
+                let of_design = options.iter().filter(|_| engine == design);
+                let options = kept.chain(of_design).cloned().collect();
+                Some((format!("{engine}@{label}"), options))
+            }
+        };
+        other.into_iter().chain([ours]).collect()
     }
 
     /// The options for `engine`; `design` is the profile that implements the paper's design.
@@ -327,7 +229,8 @@ impl Experiment {
         (self.variants)(shape)
     }
 
-    /// The result of `variant` from the `cells` of a baseline and of the paper's design.
+    /// The result of `variant` from the `cells` of a baseline, or of the side named so, and of the
+    /// paper's design.
     pub fn row(&self, variant: &Variant, cells: &[Cell], baseline: &str) -> PaperRow {
         let figure = |cell: &Cell| self.figure.of(cell, self.figure.phase_of(cell)?);
         let cpu_us = |cell: &Cell| {
@@ -335,10 +238,11 @@ impl Experiment {
                 .phase_of(cell)
                 .map(PhaseReport::cpu_us_per_operation)
         };
+        let is_alone = variant.against == Against::Nothing;
         let of = |is_baseline: bool| {
             cells
                 .iter()
-                .filter(move |cell| (cell.engine == baseline) == is_baseline)
+                .filter(move |cell| (!is_alone && cell.engine == baseline) == is_baseline)
         };
         let ratio = |cell: &Cell| {
             let beside = of(true)
@@ -351,6 +255,7 @@ impl Experiment {
             title: self.title.to_owned(),
             variant: variant.name.clone(),
             figure: self.figure.name().to_owned(),
+            is_alone,
             baseline: Spread::of(of(true).filter_map(figure)),
             ours: Spread::of(of(false).filter_map(figure)),
             baseline_cpu_us: Spread::of(of(true).filter_map(cpu_us)),
@@ -390,6 +295,7 @@ fn config(
         durability: Durability::Process,
         rate: None,
         theta,
+        reopened_with: Default::default(),
         retail: None,
     })
 }

@@ -71,6 +71,8 @@ pub struct Bench {
     ledger: Arc<Ledger>,
     /// Records that certainly exist: all, unless a load of this run was interrupted.
     records: AtomicU64,
+    /// True if they all exist: false after a first workload that filled the database in part.
+    is_whole: AtomicBool,
     /// Records inserted by this run after the first `records`.
     inserted: Arc<AtomicU64>,
     seed: u64,
@@ -114,6 +116,7 @@ impl Bench {
             clock,
             ledger,
             records,
+            is_whole: AtomicBool::new(true),
             inserted,
             seed: 0x5EED,
             phases: AtomicU64::new(0),
@@ -136,8 +139,12 @@ impl Bench {
             directory: &self.directory,
             clock: &self.clock,
         };
+        let is_first = self.phases.load(Ordering::SeqCst) == 0;
         let (report, job) = place.measure(phase, || self.job(phase), watch)?;
-        if phase.workload.fills() {
+        if phase.workload.fills_some() {
+            self.is_whole.fetch_and(!is_first, Ordering::SeqCst);
+        } else if phase.workload.fills() {
+            self.is_whole.store(true, Ordering::SeqCst);
             self.records.store(job.begun(), Ordering::SeqCst);
         }
         Ok(report)
@@ -180,12 +187,14 @@ impl Bench {
             scramble: Permutation::new(records, !self.seed),
             phase: phase.clone(),
             records,
+            is_whole: self.is_whole.load(Ordering::SeqCst),
             inserted: self.inserted.clone(),
             seed: mix(self.seed + self.phases.fetch_add(1, Ordering::SeqCst)),
             start_ns: self.clock.now_ns(),
             clock: self.clock.clone(),
             next: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            acted: AtomicBool::new(false),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report of a benchmark's phase. Everything is in the JSON; the table shows a selection.
 
+use crate::counters::Counters;
 use crate::latency::Percentiles;
-use crate::store::Counters;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

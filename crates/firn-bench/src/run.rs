@@ -13,6 +13,7 @@ use firn_base::clock::Clock;
 use firn_base::{Error, Result};
 use firndb::Durability;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The parameters of a run.
@@ -40,6 +41,10 @@ pub struct RunConfig {
     pub rate: Option<f64>,
     /// The zipfian parameter.
     pub theta: f64,
+    /// Options of the engine that change after each workload, in order: the database is closed and
+    /// opened again with them, if there are some. They last until the next such change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reopened_with: Vec<BTreeMap<String, String>>,
     /// The retail workload instead of records that are alone; its own sizes and choices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retail: Option<Retail>,
@@ -83,6 +88,10 @@ impl RunConfig {
                 "theta must be at least 0 and below 1",
             ),
             (
+                self.retail.is_some() && !self.reopened_with.is_empty(),
+                "retail is not opened again with other options",
+            ),
+            (
                 self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0),
                 "the rate must be above 0",
             ),
@@ -107,6 +116,15 @@ impl RunConfig {
         self.loaded_bytes().saturating_mul(3) + (256 << 20)
     }
 
+    /// The operations of `workload`, which is one of this run.
+    fn operations_of(&self, workload: &Workload) -> u64 {
+        match () {
+            () if workload.is_one_act() => 1,
+            () if workload.fills() && !workload.fills_some() => self.records,
+            () => self.operations,
+        }
+    }
+
     /// True if it starts with an empty database.
     pub fn fills(&self) -> bool {
         self.workloads.first().is_some_and(Workload::fills)
@@ -122,7 +140,8 @@ impl RunConfig {
 }
 
 /// Runs the workloads of `config` on `store`. After each one it waits until the store is at rest; a
-/// workload that ends with a reopening gets a new store from `open` instead. Each report is passed
+/// workload that ends with a reopening gets a new store from `open` instead, and so does one
+/// after which options change. Each report is passed
 /// to `done` as soon as it is available.
 ///
 /// # Errors
@@ -130,7 +149,7 @@ impl RunConfig {
 /// answer.
 pub fn run(
     store: Arc<dyn Store>,
-    open: &dyn Fn() -> Result<Arc<dyn Store>>,
+    open: &dyn Fn(&Setup) -> Result<Arc<dyn Store>>,
     setup: &Setup,
     config: &RunConfig,
     clock: &Clock,
@@ -152,15 +171,11 @@ pub fn run(
         config.operations,
         clock.clone(),
     )?;
-    for workload in workloads {
-        let operations = if workload.fills() {
-            config.records
-        } else {
-            config.operations
-        };
+    let mut now = setup.clone();
+    for (index, workload) in workloads.iter().enumerate() {
         let phase = Phase {
             workload: workload.clone(),
-            operations,
+            operations: config.operations_of(workload),
             threads: config.threads,
             durability: config.durability,
             seconds_min: config.seconds_min,
@@ -171,8 +186,14 @@ pub fn run(
             settle: !workload.reopens(),
         };
         let mut report = bench.run(&phase, watch)?;
-        if workload.reopens() {
-            let (again, opening) = bench.reopened(open, watch)?;
+        let changed = config.reopened_with.get(index);
+        let changed = changed.filter(|options| !options.is_empty());
+        if let Some(changed) = changed {
+            now = setup.clone();
+            now.extra.extend(changed.clone());
+        }
+        if workload.reopens() || changed.is_some() {
+            let (again, opening) = bench.reopened(&|| open(&now), watch)?;
             (bench, report.engine.opening) = (again, Some(opening));
         }
         done(report);

@@ -1,6 +1,7 @@
 //! A handmade report for tests: two engines, two workloads, two rounds, and a failed cell.
 
 use crate::cell::{Cell, CellSpec};
+use crate::counters::{CompactionIo, Counters, Traffic};
 use crate::engine::{Compression, PmBudget, Setup};
 use crate::latency::Latencies;
 use crate::machine::Machine;
@@ -9,7 +10,7 @@ use crate::record::Values;
 use crate::report::{PhaseReport, Timeline};
 use crate::run::RunConfig;
 use crate::size::Sizes;
-use crate::store::{Counters, Opening, OpeningStep, Traffic};
+use crate::store::{Opening, OpeningStep};
 use crate::summary::Summary;
 use crate::workload::Workload;
 use firndb::Durability;
@@ -58,11 +59,21 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             stall_seconds: Some(0.25),
             cache_misses: Some(9),
             grains: [("append: cost".to_owned(), 3)].into(),
+            job_bytes: [("flush".to_owned(), 7 << 20)].into(),
+            hits: [("level0".to_owned(), 40), ("level2".to_owned(), 10)].into(),
+            compaction_io: Some(CompactionIo {
+                ended: 12,
+                mean_us: 150.0,
+                busy_seconds: 11.0,
+                worker_seconds: 16.0,
+                worker_cpu_seconds: 12.0,
+            }),
             compaction_seconds: Some(2.5),
             level0_seconds: Some(1.25),
             table_seconds: vec![0.5, 4.0],
             log_bytes: Some(3 << 20),
             index_bytes: Some(2 << 20),
+            pm_table_bytes: Some(6 << 20),
             space_bytes: 80 << 20,
             opening: Some(Opening {
                 close_seconds: 0.25,
@@ -94,6 +105,7 @@ fn config() -> RunConfig {
         durability: Durability::Process,
         rate: None,
         theta: 0.99,
+        reopened_with: Default::default(),
         retail: None,
     }
 }

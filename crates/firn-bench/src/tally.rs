@@ -11,6 +11,7 @@ pub(crate) enum Sort {
     Read,
     Write,
     Scan,
+    Compaction,
 }
 
 /// The measurements of a thread. Its operations are single calls, or transactions of several.
@@ -18,6 +19,7 @@ pub(crate) struct Tally {
     reads: Latencies,
     writes: Latencies,
     scans: Latencies,
+    compactions: Latencies,
     /// `None` if every operation is one call.
     transactions: Option<Transactions>,
     /// Latencies of operations by second.
@@ -37,11 +39,11 @@ struct Transactions {
 impl Tally {
     /// A tally of operations that are one call each.
     pub(crate) fn new() -> Result<Self> {
-        let (reads, writes, scans) = (Latencies::new()?, Latencies::new()?, Latencies::new()?);
         Ok(Self {
-            reads,
-            writes,
-            scans,
+            reads: Latencies::new()?,
+            writes: Latencies::new()?,
+            scans: Latencies::new()?,
+            compactions: Latencies::new()?,
             transactions: None,
             seconds: Vec::new(),
             user_bytes: 0,
@@ -77,6 +79,7 @@ impl Tally {
             Sort::Read => &mut self.reads,
             Sort::Write => &mut self.writes,
             Sort::Scan => &mut self.scans,
+            Sort::Compaction => &mut self.compactions,
         };
         latencies.record(took_ns);
     }
@@ -112,6 +115,7 @@ impl Tally {
         self.reads.add(&other.reads)?;
         self.writes.add(&other.writes)?;
         self.scans.add(&other.scans)?;
+        self.compactions.add(&other.compactions)?;
         match (&mut self.transactions, &other.transactions) {
             (Some(sum), Some(more)) => {
                 sum.all.add(&more.all)?;
@@ -139,6 +143,7 @@ impl Tally {
         let mut all = self.reads.clone();
         all.add(&self.writes)?;
         all.add(&self.scans)?;
+        all.add(&self.compactions)?;
         Ok(all)
     }
 
@@ -148,6 +153,7 @@ impl Tally {
             ("read", Some(&self.reads)),
             ("write", Some(&self.writes)),
             ("scan", Some(&self.scans)),
+            ("compaction", Some(&self.compactions)),
             ("index query", index_queries),
         ];
         sorts

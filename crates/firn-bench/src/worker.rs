@@ -33,21 +33,33 @@ pub(crate) struct Job {
     pub(crate) scramble: Permutation,
     pub(crate) phase: Phase,
     pub(crate) records: u64,
+    /// True if all `records` exist, because they were loaded.
+    pub(crate) is_whole: bool,
     pub(crate) inserted: Arc<AtomicU64>,
     pub(crate) seed: u64,
     pub(crate) clock: Clock,
     pub(crate) start_ns: u64,
     pub(crate) next: AtomicU64,
     pub(crate) failed: AtomicBool,
+    /// True once the first thread has done its one act, if the workload has one.
+    pub(crate) acted: AtomicBool,
 }
 
 impl Job {
-    /// The number of the next operation; `None` at the end of the phase. A load ends when all
-    /// records are loaded, any other workload when both its operations are done and its time is
-    /// over.
-    fn next_operation(&self) -> Option<u64> {
+    /// The number of the next operation of `thread`; `None` at the end of the phase. A load ends
+    /// when all records are loaded, a workload of one act with that, and any other workload when
+    /// both its operations are done and its time is over.
+    fn next_operation(&self, thread: u64) -> Option<u64> {
         if self.failed.load(Ordering::Relaxed) {
             return None;
+        }
+        if self.phase.workload.is_one_act() {
+            let is_over = self.acted.load(Ordering::SeqCst);
+            let number = || {
+                self.next
+                    .fetch_add(u64::from(thread == 0), Ordering::SeqCst)
+            };
+            return (!is_over).then(number);
         }
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         if number < self.phase.operations {
@@ -136,7 +148,7 @@ fn work(job: &Job, thread: u64) -> Result<Tally> {
         next_rank: job.records / job.phase.threads as u64 * thread,
         tally: Tally::new()?,
     };
-    while let Some(number) = job.next_operation() {
+    while let Some(number) = job.next_operation(thread) {
         worker.operate(number)?;
     }
     Ok(worker.tally)
@@ -161,6 +173,7 @@ fn sort_of(action: Action) -> Sort {
             Sort::Write
         }
         Action::Scan | Action::ScanOn => Sort::Scan,
+        Action::Compact | Action::Settle => Sort::Compaction,
     }
 }
 
@@ -193,6 +206,8 @@ impl Worker<'_> {
             }
             Action::Scan | Action::ScanOn => self.scan(record, entries)?,
             Action::Delete => self.delete(record)?,
+            Action::Compact => self.act(|store| store.compact())?,
+            Action::Settle => self.act(|store| store.settle())?,
         }
         self.tally.record(
             sort_of(action),
@@ -212,6 +227,7 @@ impl Worker<'_> {
             Action::Update if matches!(job.choice, Choice::Ascending) => {
                 (action, job.keys.loaded_at(number % job.keys.records()))
             }
+            Action::Load if job.phase.workload.fills_some() => (action, job.choose(&mut self.seed)),
             Action::Load => (action, number),
             Action::ScanOn => (action, job.keys.loaded_at(self.next_rank)),
             Action::Insert => {
@@ -241,6 +257,13 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// The one act of the phase, after which it ends.
+    fn act(&self, act: impl Fn(&dyn Store) -> Result<()>) -> Result<()> {
+        let result = act(&*self.job.store);
+        self.job.acted.store(true, Ordering::SeqCst);
+        result
+    }
+
     fn delete(&mut self, record: u64) -> Result<()> {
         let job = self.job;
         job.keys.write(record, &mut self.key);
@@ -261,7 +284,10 @@ impl Worker<'_> {
         })?;
         match found {
             true => job.ledger.seen(record, before, version?),
-            false => job.ledger.missing(record, before, record < job.records),
+            false => {
+                let is_loaded = job.is_whole && record < job.records;
+                job.ledger.missing(record, before, is_loaded)
+            }
         }
     }
 
@@ -330,7 +356,7 @@ impl Worker<'_> {
                         if next == id {
                             return job.ledger.seen(id, before, version);
                         }
-                        job.ledger.missing(next, before, true)?;
+                        job.ledger.missing(next, before, job.is_whole)?;
                     }
                     Ok(())
                 };
@@ -350,6 +376,6 @@ impl Worker<'_> {
         };
         unseen
             .iter()
-            .try_for_each(|&(id, before)| job.ledger.missing(id, before, true))
+            .try_for_each(|&(id, before)| job.ledger.missing(id, before, job.is_whole))
     }
 }

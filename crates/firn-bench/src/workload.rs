@@ -44,6 +44,10 @@ pub(crate) enum Action {
     /// Reads, then updates.
     Modify,
     Delete,
+    /// Compacts all records by hand.
+    Compact,
+    /// Waits until the store is at rest.
+    Settle,
 }
 
 /// The distribution of accesses over the records.
@@ -196,6 +200,27 @@ const ROWS: &[Row] = &[
         &[(Action::Scan, 100)],
         Reach::Uniform,
         (1, 1),
+    ),
+    (
+        "fillzipf",
+        "zipfian writes into an empty database",
+        &[(Action::Load, 100)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "compact",
+        "one compaction by hand, uniform reads beside it",
+        &[(Action::Read, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "rest",
+        "until nothing is left to compact, uniform reads beside it",
+        &[(Action::Read, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
     ),
     (
         "readwhilewriting",
@@ -358,7 +383,12 @@ impl Workload {
             mix: row.2.to_vec(),
             reach: row.3,
             scan_entries: row.4,
-            beside: (row.0 == "readwhilewriting").then_some(Action::Update),
+            beside: match row.0 {
+                "readwhilewriting" => Some(Action::Update),
+                "compact" => Some(Action::Compact),
+                "rest" => Some(Action::Settle),
+                _ => None,
+            },
         }
     }
 
@@ -377,9 +407,22 @@ impl Workload {
             })
     }
 
-    /// True if it fills an empty database, one operation per record.
+    /// True if it fills an empty database: one operation per record, or
+    /// [`Workload::fills_some`].
     pub fn fills(&self) -> bool {
         self.mix[0].0 == Action::Load
+    }
+
+    /// True if it fills an empty database by operations that choose their records, so that some
+    /// records are written several times and others never.
+    pub fn fills_some(&self) -> bool {
+        self.fills() && self.reach == Reach::Zipf
+    }
+
+    /// True if it has one act of the first thread, a compaction or a rest, and lasts as long as
+    /// that.
+    pub(crate) fn is_one_act(&self) -> bool {
+        matches!(self.beside, Some(Action::Compact | Action::Settle))
     }
 
     /// True if the database is closed and reopened after it, with its log as it is then.

@@ -290,7 +290,7 @@ fn run(store: Arc<dyn Store>, seed: u64, threads: usize) -> Result<Vec<PhaseRepo
     let again = store.clone();
     firn_bench::run(
         store,
-        &move || Ok(again.clone()),
+        &move |_| Ok(again.clone()),
         &setup(place.path()),
         &retail.config(TRANSACTIONS, threads, 0, Durability::Process),
         &Clock::system(),

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -144,6 +145,12 @@ impl Store for Faulty {
         Ok(())
     }
 
+    /// Does nothing, and takes long enough for reads beside it.
+    fn compact(&self) -> Result<()> {
+        Clock::system().sleep(Duration::from_millis(20));
+        Ok(())
+    }
+
     fn describe(&self) -> String {
         "a map".to_owned()
     }
@@ -176,6 +183,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
         durability: Durability::Process,
         rate,
         theta: 0.99,
+        reopened_with: Default::default(),
         retail: None,
     };
     let directory = std::env::temp_dir();
@@ -194,7 +202,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
     };
     let mut reports = Vec::new();
     let again = store.clone();
-    let open = move || Ok(again.clone() as Arc<dyn firn_bench::Store>);
+    let open = move |_: &firn_bench::Setup| Ok(again.clone() as Arc<dyn firn_bench::Store>);
     firn_bench::run(
         store,
         &open,
@@ -217,12 +225,17 @@ fn an_honest_store_passes_every_workload() {
     let reports = run(Fault::None, &all).expect("right answers");
     assert_eq!(reports.len(), all.len());
     for report in &reports {
-        let fills = report
-            .workload
-            .parse::<Workload>()
-            .expect("a workload")
-            .fills();
-        let expected = if fills { 2000 } else { 5000 };
+        let workload: Workload = report.workload.parse().expect("a workload");
+        // A workload of one act has as many reads as there is time for.
+        let acts = report.latency_by_sort.get("compaction");
+        let expected = match acts.map(|acts| acts.operations) {
+            Some(acts) => {
+                assert_eq!(acts, 1, "{workload}");
+                report.operations
+            }
+            None if workload.fills() && !workload.fills_some() => 2000,
+            None => 5000,
+        };
         assert_eq!(report.operations, expected, "{}", report.workload);
         assert_eq!(report.timeline.seconds.iter().sum::<u64>(), expected);
         assert_eq!(
@@ -236,6 +249,25 @@ fn an_honest_store_passes_every_workload() {
         assert!(report.quantiles.is_sorted());
         assert!(report.checker_bytes >= 2000 * 8);
     }
+}
+
+#[test]
+fn reads_go_on_beside_a_compaction_and_are_checked() {
+    let reports = run(Fault::None, &["load", "compact"]).expect("right answers");
+    assert!(reports[1].latency_by_sort["read"].operations > 3);
+    assert!(reports[1].seconds >= 0.02);
+    assert!(run(Fault::MixesKeysUp, &["fillzipf", "compact"]).is_err());
+}
+
+#[test]
+fn records_that_were_never_written_may_be_missing() {
+    let reports = run(Fault::None, &["fillzipf", "u", "scan100", "compact"]);
+    assert_eq!(reports.expect("right answers")[0].operations, 5000);
+    let error = run(Fault::FindsNothing, &["fillzipf", "u"]).expect_err("a lost write");
+    assert!(error.to_string().contains("not there"), "{error}");
+    // Each is there after a load, even if the other comes later.
+    assert!(run(Fault::None, &["u"]).is_err());
+    run(Fault::None, &["load", "fillzipf", "u"]).expect("right answers");
 }
 
 #[test]

@@ -566,7 +566,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
             .contains("fig18")
     );
     for (arguments, code, word) in [
-        (&["pmdb"][..], 3, "block, lab, tlsm"),
+        (&["pmdb"][..], 3, "block, lab, tlsm, blade"),
         (
             &[
                 "tlsm",
@@ -584,6 +584,80 @@ fn a_papers_experiments_stand_beside_its_figures() {
         let ran = paper(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_design_is_compared_with_itself_and_tables_with_each_other() {
+    let firn = Firn::new();
+    let blade = |rest: &[&str]| {
+        let mut command = firn.command("bench");
+        let place = [
+            "--dir",
+            ".",
+            "--pm-dir",
+            "pm",
+            "--pm-bytes",
+            "64M",
+            "--json",
+        ];
+        let command = command.args(["paper", "blade", "--scale", "2000"]);
+        firn.try_command(command.args(place).args(rest))
+    };
+    let rows = |ran: &Ran| json(ran)["rows"].as_array().cloned().expect("rows");
+    // None of these needs the paper's baseline, which this program does not have.
+    let ran = blade(&[
+        "--experiments",
+        "tab5,tab4-share,fig9",
+        "--pm-latency",
+        "0/1",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let rows_of = rows(&ran);
+    assert_eq!(rows_of.len(), 6 + 5 + 4 * 15);
+    for row in &rows_of {
+        let is_alone = row["is_alone"] == true;
+        assert_eq!(is_alone, row["experiment"] == "tab4-share", "{row}");
+        assert_eq!(row["baseline_cpu_us"].is_null(), is_alone, "{row}");
+        assert!(row["our_cpu_us"]["median"].as_f64() > Some(0.0), "{row}");
+    }
+    let ran = blade(&["--experiments", "tab1,fig2a"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(rows(&ran).len(), 12 + 7);
+    for (arguments, code, word) in [
+        (&["--experiments", "fig12"][..], 3, "rocksdb"),
+        (&["--experiments", "fig1"], 2, "fig10-read"),
+        (&["--pm-latency", "fast"], 2, "300/100"),
+    ] {
+        let ran = blade(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn two_configurations_of_an_engine_run_side_by_side() {
+    let firn = Firn::new();
+    let labels = [
+        "--engines",
+        "firn:classic,firn:classic@small",
+        "--set",
+        "firn:classic@small.write_buffer_bytes=65536",
+        "--workloads",
+        "fillzipf,u,compact",
+        "--json",
+        "-",
+    ];
+    let ran = ycsb(&firn, &labels);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let report = json(&ran);
+    let engines = report["engines"].as_array().expect("engines");
+    assert_eq!(engines[1]["name"], "firn:classic@small");
+    assert_eq!(engines[1]["settings"]["write_buffer_bytes"], "65536");
+    assert_ne!(engines[0]["settings"]["write_buffer_bytes"], "65536");
+    for cell in report["cells"].as_array().expect("cells") {
+        let compact = &cell["phases"][2]["latency_by_sort"]["compaction"];
+        assert_eq!(compact["operations"], 1, "{cell}");
     }
 }
 

@@ -6,7 +6,7 @@
 //! ratio of data to table size must be preserved: `--scale 8` has 2 MB tables and 5 M or 10 M
 //! records.
 
-use super::{Experiment, Figure, Paper, Place, Shape, Variant, config};
+use super::{Against, Experiment, Figure, Paper, Place, Shape, Variant, config};
 use firn_base::Result;
 
 const MILLION: u64 = 1_000_000;
@@ -94,6 +94,7 @@ pub(super) static PAPER: Paper = Paper {
             variants: table_sizes,
         },
     ],
+    tables: &[],
 };
 
 /// The paper's tree with tables of `table_bytes`, scaled, running `workloads`.
@@ -128,6 +129,7 @@ fn variant(
         firn: Vec::new(),
         own: Vec::new(),
         place: Place::Ssd,
+        against: Against::Baseline,
     })
 }
 

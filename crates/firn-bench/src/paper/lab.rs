@@ -6,7 +6,7 @@
 //! design's persistent memory is set here, scaled; the baseline's comes from the command line
 //! (`--pm-bytes`), 8 GB in the paper.
 
-use super::{Experiment, Figure, Paper, Place, Shape, Variant, config};
+use super::{Against, Experiment, Figure, Paper, Place, Shape, Variant, config};
 use firn_base::Result;
 
 const RECORDS: u64 = 90_000_000;
@@ -168,6 +168,7 @@ pub(super) static PAPER: Paper = Paper {
             variants: |shape| ycsb(shape, &["a"]),
         },
     ],
+    tables: &[],
 };
 
 /// The design's use of persistent memory.
@@ -247,6 +248,7 @@ fn variant(
         firn: Vec::new(),
         own: memory.options(),
         place: Place::Ssd,
+        against: Against::Baseline,
     })
 }
 

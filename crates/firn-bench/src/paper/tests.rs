@@ -42,7 +42,7 @@ fn every_variant_can_be_run() {
         }
     }
     let error = Paper::named("pmdb").unwrap_err().to_string();
-    assert!(error.contains("block, lab, tlsm"), "{error}");
+    assert!(error.contains("block, lab, tlsm, blade"), "{error}");
 }
 
 #[test]

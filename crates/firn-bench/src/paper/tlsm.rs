@@ -6,7 +6,8 @@
 //! data is scaled, and with it the pool: `--scale 4` has at most 3 GB. The baseline LevelDB-NVM is
 //! the baseline with its files in the directory on persistent memory.
 
-use super::{Depth, Experiment, Figure, Paper, Place, Shape, Variant, config};
+use super::figure::Depth;
+use super::{Against, Experiment, Figure, Paper, Place, Shape, Variant, config};
 use firn_base::Result;
 
 const GB: u64 = 1_000_000_000;
@@ -190,6 +191,7 @@ pub(super) static PAPER: Paper = Paper {
             variants: levels,
         },
     ],
+    tables: &[],
 };
 
 /// A setting of an experiment.
@@ -275,6 +277,7 @@ impl Run {
                 ("tlsm_build", self.build.to_owned()),
             ],
             place: self.place,
+            against: Against::Baseline,
         })
     }
 }

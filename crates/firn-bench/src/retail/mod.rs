@@ -94,6 +94,7 @@ impl Retail {
             durability,
             rate: None,
             theta: 0.0,
+            reopened_with: Default::default(),
             retail: Some(self),
         }
     }

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::cell::CellSpec;
+use crate::counters::{Counters, Traffic};
 use crate::engine::{Compression, Setup};
 use crate::latency::Latencies;
 use crate::record::Values;
 use crate::report::Timeline;
 use crate::run::RunConfig;
 use crate::size::Sizes;
-use crate::store::{Counters, Traffic};
 use crate::workload::Workload;
 use firndb::Durability;
 
@@ -62,6 +62,7 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
         durability: Durability::Process,
         rate: None,
         theta: 0.99,
+        reopened_with: Default::default(),
         retail: None,
     };
     let setup = Setup {

@@ -206,17 +206,20 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
         let steps: Vec<String> = steps
             .map(|step| format!("{} {:.3}", step.step, step.seconds))
             .collect();
-        // An engine may have done work that it does not count.
-        let figure = |of: Option<Spread>, cpu_us: Option<Spread>| match cpu_us {
-            None => "failed".to_owned(),
-            Some(_) => or_dash(of, short),
+        // An engine may have done work that it does not count, and a table has no engine.
+        let figure = |of: Option<Spread>, cpu_us: Option<Spread>| match (of, cpu_us) {
+            (None, None) => "failed".to_owned(),
+            _ => or_dash(of, short),
         };
         let ours = figure(row.ours, row.our_cpu_us);
         vec![
             format!("{}: {}", row.experiment, row.title),
             row.variant.clone(),
             row.figure.clone(),
-            figure(row.baseline, row.baseline_cpu_us),
+            match row.is_alone {
+                true => "-".to_owned(),
+                false => figure(row.baseline, row.baseline_cpu_us),
+            },
             if steps.is_empty() {
                 ours
             } else {

@@ -70,6 +70,7 @@ impl Ycsb {
             durability,
             rate: self.rate,
             theta: self.theta,
+            reopened_with: Default::default(),
             retail: None,
         })
     }

@@ -2,6 +2,7 @@
 //! a part of one is not.
 
 use super::RETAIL;
+use crate::counters::Counters;
 use crate::phase::Phase;
 use crate::retail::batch::Batch;
 use crate::retail::client::Client;
@@ -10,7 +11,7 @@ use crate::retail::key::{Index, RowId};
 use crate::retail::query::IndexQuery;
 use crate::retail::tables::{Field, ORDERS, TABLES};
 use crate::retail::transaction::Worker;
-use crate::store::{Change, Counters, Store};
+use crate::store::{Change, Store};
 use crate::workload::Workload;
 use firn_base::clock::Clock;
 use firn_base::seed::Seed;
