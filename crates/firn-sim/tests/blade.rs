@@ -315,6 +315,7 @@ fn blade_07_what_is_read_stays() {
         let memory: u64 = parts.iter().map(|part| part.memory_bytes).sum();
         assert_eq!(memory, stats.table_bytes);
         let cost = |part: &BladePartitionStats| part.leave_ns_per_byte;
+        let parts: Vec<_> = parts.iter().filter(|part| part.memory_bytes > 0).collect();
         let most_read = parts.iter().max_by(|a, b| a.hits.total_cmp(&b.hits));
         let costliest = parts.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)));
         assert_eq!(most_read.unwrap().id, costliest.unwrap().id, "{parts:#?}");
@@ -322,6 +323,51 @@ fn blade_07_what_is_read_stays() {
         assert!(has_left.map(|merge| merge.bytes_in).sum::<u64>() > 0);
         rig.check();
     });
+}
+
+/// Reads one key in twenty, all over the key space, while other keys are written, and counts the
+/// gets of these keys that files answer in the end.
+fn reads_of_hot_keys_in_files(sieve: bool) -> (Rig, u64) {
+    let mut rig = Rig::new(Profile::Blade, |options| {
+        tables(1 << 20)(options);
+        options.row_cache = false;
+        options.tuning.blade.sieve = sieve;
+        options.tuning.blade.group_entries = 1;
+        // Few sub-tasks, of which each needs room for what it keeps.
+        options.limits.table_bytes = 128 << 10;
+    });
+    let hot: Vec<Vec<u8>> = (0..50)
+        .map(|n| format!("key{:07}h", n * 20_000).into_bytes())
+        .collect();
+    hot.iter().for_each(|key| rig.put_one(key.clone()));
+    flush(&rig);
+    for _ in 0..120 {
+        for key in &hot {
+            assert!(rig.db.get(key).unwrap().is_some());
+        }
+        rig.put(100, 1_000_000);
+    }
+    assert!(blade(&rig).major_compactions > 2, "{:?}", blade(&rig));
+    let before = found_in_files(&rig);
+    for key in &hot {
+        assert!(rig.db.get(key).unwrap().is_some());
+    }
+    let found = found_in_files(&rig) - before;
+    rig.check();
+    (rig, found)
+}
+
+#[test]
+fn blade_07_groups_that_are_read_stay() {
+    row(&mechanisms::BLADE_SIEVE, "of 50 hot keys", || {
+        let (rig, found) = reads_of_hot_keys_in_files(true);
+        assert!(found < 10, "{found} of 50 hot keys are in files");
+        let (kept, left) = (blade(&rig).table_bytes, blade(&rig).capacity_bytes);
+        assert!(kept < left, "{kept} of {left}");
+        rig.check();
+    });
+    let (_, found) = reads_of_hot_keys_in_files(false);
+    assert!(found > 25, "{found} of 50 hot keys are in files without");
 }
 
 #[test]

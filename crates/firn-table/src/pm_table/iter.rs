@@ -74,6 +74,13 @@ impl PmTableIter {
         &self.value
     }
 
+    /// A number that tells the group of its entry from others, if gets found entries in that one.
+    pub fn read_group(&self) -> Option<u64> {
+        let space = self.table.space();
+        let group = self.group.filter(|group| space.read_groups.has(*group))?;
+        Some(space.id().0 << 32 | group as u64)
+    }
+
     /// The group of its entry.
     pub(super) fn group(&self) -> Option<usize> {
         self.group

@@ -6,6 +6,7 @@
 mod iter;
 mod layout;
 mod read;
+mod read_groups;
 mod recover;
 mod search;
 mod sketch;

@@ -204,6 +204,7 @@ impl PmTable {
                 let (bytes, crc) = (entry.value_bytes, entry.value_crc);
                 let mut value = Vec::new();
                 self.value(tag, at, bytes, crc, &mut value, probe)?;
+                self.space.read_groups.add(number, self.groups());
                 Ok(Got::Found {
                     tag,
                     value: Value::owned(value),

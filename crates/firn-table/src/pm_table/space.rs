@@ -1,6 +1,7 @@
 //! The extent of a table.
 
 use super::layout::{HEADER_BYTES, Header, PmTotals};
+use super::read_groups::ReadGroups;
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Extent, Frozen, Pool};
 use std::fmt;
@@ -16,6 +17,8 @@ pub struct PmTableSpace {
     frozen: Option<Frozen>,
     /// A copy, in the latter case, if there is memory for it.
     copy: Option<Box<[u8]>>,
+    /// The groups in which gets found entries. They are here, because a table may be closed.
+    pub(super) read_groups: ReadGroups,
 }
 
 impl PmTableSpace {
@@ -26,6 +29,7 @@ impl PmTableSpace {
             extent: frozen.extent(),
             frozen: Some(frozen),
             copy: None,
+            read_groups: ReadGroups::default(),
         }
     }
 
@@ -38,6 +42,7 @@ impl PmTableSpace {
             extent,
             frozen: None,
             copy: None,
+            read_groups: ReadGroups::default(),
         }
     }
 
@@ -58,6 +63,11 @@ impl PmTableSpace {
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<PmTableSpace>() + self.copy.as_ref().map_or(0, |copy| copy.len())
+    }
+
+    /// The number of groups in which gets found entries since this process knows the table.
+    pub fn groups_read(&self) -> u32 {
+        self.read_groups.count()
     }
 
     /// The table's id.

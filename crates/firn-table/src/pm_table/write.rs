@@ -61,6 +61,8 @@ pub struct PmTableWriter {
     /// Bytes of the heads of the group, at most.
     heads_bytes: usize,
     group_keys: usize,
+    /// Groups that count as read.
+    read_groups: Vec<usize>,
     firsts: Firsts,
     hashes: Vec<u64>,
     last_key: Vec<u8>,
@@ -119,6 +121,7 @@ impl PmTableWriter {
             values: Vec::new(),
             heads_bytes: 0,
             group_keys: 0,
+            read_groups: Vec::new(),
             firsts: Firsts::default(),
             hashes: Vec::new(),
             last_key: Vec::new(),
@@ -155,6 +158,14 @@ impl PmTableWriter {
     pub fn estimated_bytes(&self) -> u64 {
         let ended = self.written + self.staged.len();
         (ended + self.heads_bytes + self.values.len()) as u64
+    }
+
+    /// Lets the group of the last entry count as one in which gets found entries.
+    pub fn mark_read(&mut self) {
+        let group = self.firsts.len();
+        if self.read_groups.last() != Some(&group) {
+            self.read_groups.push(group);
+        }
     }
 
     /// True if an entry fits into the extent as it is. If not, the table should end before it.
@@ -369,6 +380,9 @@ impl PmTableWriter {
         let frozen = self.pool.freeze(extent, &fenced)?;
         self.extent = None;
         let space = PmTableSpace::new(self.pool.clone(), self.options.id, frozen);
+        for group in &self.read_groups {
+            space.read_groups.add(*group, self.firsts.len());
+        }
         Ok((space, self.totals))
     }
 

@@ -9,11 +9,13 @@ use firn_base::count::IoCounters;
 use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_pm::{Headroom, Owner, Pool};
-use firn_table::pm_table::{PmTableOptions, PmTableWriter};
+use firn_table::pm_table::{Arrangement, PmTableOptions, PmTableWriter};
 use std::sync::Arc;
 
-/// Bytes of a table for each entry, beside its key and value.
-const ENTRY_BYTES: u64 = 32;
+/// Bytes of a table for each entry, beside its key and value,
+const ENTRY_BYTES: u64 = 24;
+/// and for each group.
+const GROUP_BYTES: u64 = 96;
 /// Bytes of a table beside its entries: its header, its segments and its sketch.
 const TABLE_BYTES: u64 = 8 << 10;
 
@@ -94,7 +96,12 @@ impl SortedFacts {
     /// Bytes that `entries` whose keys and values have `bytes` take, in tables that end at `cuts`
     /// borders and where they are full.
     pub(crate) fn room_for(&self, entries: u64, bytes: u64, cuts: u64) -> u64 {
-        let bytes = bytes + entries * ENTRY_BYTES;
+        let of_group = match self.tuning.arrangement {
+            Arrangement::Array => 1,
+            Arrangement::Grouped => u64::from(self.tuning.group_entries),
+        };
+        let groups = entries.div_ceil(of_group);
+        let bytes = bytes + entries * ENTRY_BYTES + groups * GROUP_BYTES;
         let full_bytes = self
             .table_bytes
             .saturating_sub(TABLE_BYTES)
@@ -244,6 +251,11 @@ impl SortedStore {
         };
         count.add(1);
         sum.add(bytes_out);
+    }
+
+    /// Keys of a group of a table.
+    pub(crate) fn group_entries(&self) -> u32 {
+        self.tuning.group_entries
     }
 
     /// A writer of the table `id`, which allocates from `headroom`.

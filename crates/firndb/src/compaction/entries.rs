@@ -53,6 +53,10 @@ impl<E: Entries> Entries for BoundedEntries<'_, E> {
     fn load(&mut self) -> Result<()> {
         self.entries.load()
     }
+
+    fn read_group(&self) -> Option<u64> {
+        self.entries.read_group()
+    }
 }
 
 /// Entries in memory, except for large values in logs, which are read one at a time when the merge
@@ -290,6 +294,10 @@ impl<E: Entries> Entries for &mut E {
 
     fn load(&mut self) -> Result<()> {
         (**self).load()
+    }
+
+    fn read_group(&self) -> Option<u64> {
+        (**self).read_group()
     }
 }
 

@@ -234,7 +234,9 @@ impl Engine {
         if let Some(store) = &self.compaction.pm {
             let state = self.state.load();
             let part = plan.part.and_then(|id| state.part_by_id(id));
-            let in_memory = added.iter().any(|(_, table)| !table.is_file());
+            let in_memory = added
+                .iter()
+                .any(|(level, table)| *level == plan.level && !table.is_file());
             let output = Installed {
                 bytes: bytes_out,
                 medium: match added.is_empty() {

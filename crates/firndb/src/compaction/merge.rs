@@ -13,10 +13,11 @@ use super::append::GrownTable;
 use super::entries::{BoundedEntries, BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::overlap::OverlapTracker;
+use super::sieve::Sieve;
 use super::sub_task::{CopyTask, KeyBounds, Run};
-use super::visibility::Versions;
+use super::tables_writer::TablesWriter;
 use crate::compaction::admission::Admission;
-use crate::compaction::output::{OpenOutput, PmTarget, Written};
+use crate::compaction::output::{PmTarget, Written};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::pm_store::PmStore;
 use crate::compaction::upper::Evicted;
@@ -36,8 +37,7 @@ use crate::sites;
 use crate::tlsm::{Anchor, ListStore};
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::exec::{may_suspend, yield_now};
-use firn_base::key::compare;
+use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
 use firn_fs::WriteQueue;
@@ -47,8 +47,6 @@ use std::sync::Arc;
 
 /// The number of entries between two yield points.
 const ENTRIES_PER_STEP: u64 = 256;
-/// The most that an output may overlap of the level below its own, in tables of the target size.
-const GRANDPARENT_TABLES: u64 = 10;
 
 /// The parts of the engine that a compaction needs.
 pub(crate) struct CompactionContext {
@@ -329,7 +327,8 @@ async fn write(
     write_outputs(merge, snapshots, below, output, target, context).await
 }
 
-/// Copies the entries of `plan` within the keys of `task` into files.
+/// Copies the entries of `plan` within the keys of `task` into files, and those that stay in
+/// persistent memory into tables there, which it returns as the second.
 ///
 /// # Errors
 /// As [`run`].
@@ -338,7 +337,25 @@ pub(super) async fn copy_range(
     plan: &Plan,
     around: &LevelContext,
     run: Run<'_>,
-) -> Result<Vec<TableMeta>> {
+) -> Result<(Written, Written)> {
+    let (keys, context) = (&task.keys, run.context);
+    match Sieve::of(plan, keys, context.pm.as_ref())? {
+        None => copy(task, plan, around, run, None).await,
+        sieve => match copy(task, plan, around, run, sieve).await {
+            // What was to stay leaves as well.
+            Err(error) if context.spills(&error) => copy(task, plan, around, run, None).await,
+            copied => copied,
+        },
+    }
+}
+
+async fn copy(
+    task: &CopyTask,
+    plan: &Plan,
+    around: &LevelContext,
+    run: Run<'_>,
+    sieve: Option<(Sieve, PmTarget)>,
+) -> Result<(Written, Written)> {
     let (keys, context) = (&task.keys, run.context);
     let cause = Cause::Compaction;
     let inputs = inputs(plan, keys, context.stretch_bytes, cause)?;
@@ -355,8 +372,20 @@ pub(super) async fn copy_range(
         ..Output::new(cause, true)
     };
     let below = around.below(plan.level);
-    let written = write_unnamed(bounded, run.snapshots, below, output, None, context).await?;
-    Ok(written.metas)
+    let sieve = sieve.map(|(sieve, target)| {
+        let output = Output {
+            writes: None,
+            table_bytes: None,
+            ..output.clone()
+        };
+        let kept = TablesWriter::of_kept(context, output, target);
+        (sieve, Box::new(kept))
+    });
+    let mut writer = TablesWriter::new(context, output, None);
+    writer.sieve = sieve;
+    writer.run(bounded, run.snapshots, below).await?;
+    let kept = writer.sieve.take().map(|(_, kept)| kept.written);
+    Ok((writer.written, kept.unwrap_or_default()))
 }
 
 /// Runs `plan` with `above` as the input from above.
@@ -518,32 +547,15 @@ pub(super) async fn write_unnamed(
     snapshots: &[SeqNo],
     below: OverlapTracker,
     output: Output,
-    mut target: Option<PmTarget>,
+    target: Option<PmTarget>,
     context: &CompactionContext,
 ) -> Result<Written> {
-    let (written, open) = target
-        .as_mut()
-        .map(PmTarget::take_written)
-        .unwrap_or_default();
-    let mut writer = TablesWriter {
-        context,
-        output,
-        target,
-        written,
-        open,
-        cuts_passed: 0,
-    };
-    if let Err(error) = writer.write(merge, snapshots, below).await {
-        // Its writes must have ended before the file is removed.
-        writer.open = None;
-        remove_files(&writer.written.files, context);
-        return Err(error);
-    }
-    writer.written.anchor = writer.target.as_mut().and_then(PmTarget::take_anchor);
+    let mut writer = TablesWriter::new(context, output, target);
+    writer.run(merge, snapshots, below).await?;
     Ok(writer.written)
 }
 
-fn remove_files(files: &[FileId], context: &CompactionContext) {
+pub(super) fn remove_files(files: &[FileId], context: &CompactionContext) {
     for id in files {
         // A file that cannot be removed now is an orphan, which the next open removes.
         let _left = context.files.remove(FileName::Table(*id));
@@ -582,160 +594,6 @@ impl<'a> Steps<'a> {
             yield_now().await;
         }
         Ok(())
-    }
-}
-
-struct TablesWriter<'a> {
-    context: &'a CompactionContext,
-    output: Output,
-    /// The making of tables in persistent memory; `None` if the output is files.
-    target: Option<PmTarget>,
-    written: Written,
-    open: Option<OpenOutput>,
-    /// The number of cuts at or before the last key.
-    cuts_passed: usize,
-}
-
-impl TablesWriter<'_> {
-    async fn write(
-        &mut self,
-        mut merge: impl Entries,
-        snapshots: &[SeqNo],
-        mut below: OverlapTracker,
-    ) -> Result<()> {
-        let mut versions = Versions::new(snapshots);
-        let mut steps = Steps::new(self.context);
-        let suspends = may_suspend();
-        if merge.valid() {
-            // The tables before all outputs are overlapped by none of them.
-            below.begin_at(merge.key());
-        }
-        while merge.valid() {
-            let (key, tag) = (merge.key(), merge.tag());
-            below.walk(key);
-            if tag.seqno() <= self.output.seqno_max
-                && versions.keep(key, tag, || below.is_bottom(key))
-                && !self.is_written(key, tag)
-            {
-                if self.pass_cuts(key) || self.is_due(key, &below) {
-                    self.end_table().await?;
-                    below.begin_at(key);
-                }
-                if !self.link(&merge)? {
-                    // Only now, because a version that is dropped need not be read.
-                    merge.load()?;
-                    if self.is_full(&merge) {
-                        self.end_table().await?;
-                        below.begin_at(merge.key());
-                    }
-                    if suspends {
-                        self.settle().await;
-                    }
-                    self.add(&merge)?;
-                }
-            }
-            if suspends {
-                settle(&mut merge).await;
-            }
-            merge.next()?;
-            steps.step().await?;
-        }
-        self.end_table().await
-    }
-
-    /// Suspends until the open table takes an entry without waiting.
-    async fn settle(&mut self) {
-        if let Some(open) = &mut self.open {
-            while let Some(pending) = open.wants() {
-                pending.ready().await;
-            }
-        }
-    }
-
-    /// True if a cut lies between the last key and `key`.
-    fn pass_cuts(&mut self, key: &[u8]) -> bool {
-        let left = &self.output.cuts[self.cuts_passed..];
-        if left.first().is_none_or(|cut| key < &**cut) {
-            return false;
-        }
-        self.cuts_passed += left.partition_point(|cut| **cut <= *key);
-        true
-    }
-
-    /// True if the open table must end before `key`. Never between two versions of one key.
-    fn is_due(&self, key: &[u8], below: &OverlapTracker) -> bool {
-        let Some(writer) = self.open.as_ref().filter(|_| self.output.split) else {
-            return false;
-        };
-        let limits = &self.context.limits;
-        if self.target.as_ref().is_some_and(|target| !target.splits()) {
-            return false;
-        }
-        let full = writer.estimated_bytes()
-            >= self.output.table_bytes.unwrap_or(limits.table_bytes)
-            || writer.held_bytes() >= self.context.keys_bytes;
-        let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
-        (full || wide) && writer.entries() > 0 && writer.last_key() != key
-    }
-
-    /// Links the current entry of `merge` if it is in persistent memory and the output is, too.
-    /// Returns false if it must be copied.
-    fn link(&mut self, merge: &impl Entries) -> Result<bool> {
-        let Some(PmTarget::Lists(_)) = self.target else {
-            return Ok(false);
-        };
-        let Some(entry) = merge.linked() else {
-            return Ok(false);
-        };
-        self.table()?;
-        match (&mut self.open, &mut self.target) {
-            (Some(open), Some(PmTarget::Lists(lists))) => {
-                open.link(merge.key(), merge.tag(), &entry, lists)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// True if the open table has no room for the current entry of `merge`, and may end before it.
-    fn is_full(&self, merge: &impl Entries) -> bool {
-        self.open.as_ref().is_some_and(|open| {
-            open.last_key() != merge.key() && !open.fits(merge.key(), merge.value())
-        })
-    }
-
-    /// Copies the current entry of `merge`.
-    fn add(&mut self, merge: &impl Entries) -> Result<()> {
-        self.table()?;
-        let Some(open) = &mut self.open else {
-            return Ok(());
-        };
-        let (key, tag, value) = (merge.key(), merge.tag(), merge.value());
-        open.add(key, tag, value, self.target.as_mut())
-    }
-
-    /// True if an earlier process wrote the entry.
-    fn is_written(&self, key: &[u8], tag: Tag) -> bool {
-        let through = self.target.as_ref().and_then(PmTarget::through);
-        through.is_some_and(|(last, last_tag)| {
-            compare(key, tag, last, last_tag) != std::cmp::Ordering::Greater
-        })
-    }
-
-    /// Begins a table, unless one is open.
-    fn table(&mut self) -> Result<()> {
-        if self.open.is_none() {
-            let target = self.target.as_ref();
-            let open = OpenOutput::begin(self.context, &self.output, target, &mut self.written)?;
-            self.open = Some(open);
-        }
-        Ok(())
-    }
-
-    async fn end_table(&mut self) -> Result<()> {
-        match self.open.take() {
-            Some(open) => open.finish(self.target.as_mut(), &mut self.written).await,
-            None => Ok(()),
-        }
     }
 }
 

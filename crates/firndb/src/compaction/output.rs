@@ -124,6 +124,18 @@ impl PmTarget {
         }
     }
 
+    /// The making of sorted tables for `entries` with `bytes`, if there is room.
+    ///
+    /// # Errors
+    /// The error of the pool.
+    pub(super) fn sorted(
+        store: &Arc<SortedStore>,
+        entries: u64,
+        bytes: u64,
+    ) -> Result<Option<PmTarget>> {
+        SortedTarget::of(store, entries, bytes, 1)
+    }
+
     /// False if all of the output is one table.
     pub(super) fn splits(&self) -> bool {
         match self {
@@ -447,6 +459,13 @@ impl OpenOutput {
                 lists.map_or(Ok(()), |lists| list.anchor(lists))
             }
             OpenOutput::Sorted(writer) => writer.add(key, tag, value),
+        }
+    }
+
+    /// Lets the group of the last entry of a sorted table count as read.
+    pub(super) fn mark_read(&mut self) {
+        if let OpenOutput::Sorted(writer) = self {
+            writer.mark_read();
         }
     }
 

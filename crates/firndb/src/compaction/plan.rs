@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) how: How,
     pub(crate) reason: Reason,
     pub(crate) medium: Medium,
+    /// True if entries that are read stay in persistent memory, on the level above the output's.
+    pub(crate) sieves: bool,
     /// Chunks of lists whose entries are copied, by offset.
     pub(crate) relocate: Option<Arc<HashSet<u64>>>,
     /// The job that a crash cut short, if this goes on with it.
@@ -136,6 +138,7 @@ impl Plan {
             how,
             reason,
             medium: Medium::default(),
+            sieves: false,
             relocate: None,
             resume: None,
         }
@@ -153,6 +156,7 @@ impl Plan {
             how,
             reason: Reason::Flush,
             medium: Medium::default(),
+            sieves: false,
             relocate: None,
             resume: None,
         }

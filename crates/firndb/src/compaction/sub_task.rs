@@ -10,7 +10,8 @@ use super::grain::Choice;
 use super::merge::{CompactionContext, CompactionOutput, LevelContext, copy_range};
 use crate::compaction::plan::{How, Plan};
 use crate::files::FileName;
-use crate::manifest::{Edit, TableMeta};
+use crate::manifest::{Edit, Level, TableMeta};
+use crate::read::pm_space::NewTable;
 use crate::read::table_run::TableRun;
 use firn_base::{FileId, Limits, Result, SeqNo};
 use firn_fs::WriteQueue;
@@ -68,6 +69,9 @@ pub(crate) struct Run<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     pub(super) add: Vec<TableMeta>,
+    /// Tables of the level above the output's, in persistent memory.
+    pub(super) kept: Vec<TableMeta>,
+    pub(super) placed: Vec<NewTable>,
     pub(super) created: Vec<FileId>,
     pub(super) grown: Option<GrownTable>,
     pub(super) choice: Option<Choice>,
@@ -184,11 +188,14 @@ pub(crate) async fn run_sub_task(
     match task {
         SubTask::Append(task) => run_append(task, plan, around, run).await,
         SubTask::Copy(task) => {
-            let add = copy_range(task, plan, around, run).await?;
+            let (written, kept) = copy_range(task, plan, around, run).await?;
+            let add = written.metas;
             Ok(Piece {
-                created: add.iter().map(|meta| meta.id).collect(),
-                bytes_out: add.iter().map(TableMeta::bytes).sum(),
+                created: written.files,
+                bytes_out: add.iter().chain(&kept.metas).map(TableMeta::bytes).sum(),
                 add,
+                kept: kept.metas,
+                placed: kept.placed,
                 ..Piece::default()
             })
         }
@@ -216,6 +223,11 @@ pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
         made.edit
             .add
             .extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
+        let above = Level(plan.level.0.saturating_sub(1));
+        made.edit
+            .add
+            .extend(piece.kept.into_iter().map(|meta| (above, meta)));
+        made.placed.extend(piece.placed);
         made.created.extend(piece.created);
         made.grown.extend(piece.grown);
         made.choices.extend(piece.choice);

@@ -273,6 +273,9 @@ pub struct BladeTuning {
     pub evict_share: f64,
     /// True if tables are merged within persistent memory. Default: true.
     pub internal: bool,
+    /// True if entries that gets found lately stay in persistent memory when their partition
+    /// leaves it, up to a quarter of its bytes. Default: true.
+    pub sieve: bool,
     /// The models that decide. Default: costs.
     pub models: BladeModels,
 }
@@ -287,6 +290,7 @@ impl Default for BladeTuning {
             unsorted_max: 16,
             evict_share: 0.85,
             internal: true,
+            sieve: true,
             models: BladeModels::default(),
         }
     }

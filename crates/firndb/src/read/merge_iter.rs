@@ -34,6 +34,10 @@ pub(crate) trait Entries {
     fn linked(&self) -> Option<Linked> {
         None
     }
+    /// The group of the entry in a table in persistent memory, if gets found entries in it.
+    fn read_group(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl Entries for MergeIter {
@@ -68,6 +72,10 @@ impl Entries for MergeIter {
 
     fn linked(&self) -> Option<Linked> {
         MergeIter::linked(self)
+    }
+
+    fn read_group(&self) -> Option<u64> {
+        self.top().and_then(RunIter::read_group)
     }
 }
 
@@ -127,7 +135,7 @@ impl MergeIter {
         Ok(merge)
     }
 
-    fn top(&self) -> Option<&RunIter> {
+    pub(super) fn top(&self) -> Option<&RunIter> {
         self.heap.first().map(|&i| &self.children[i as usize])
     }
 

@@ -43,6 +43,14 @@ impl PmSpace {
         }
     }
 
+    /// The table's space, if it is a sorted table.
+    pub(crate) fn sorted(&self) -> Option<&Arc<PmTableSpace>> {
+        match self {
+            PmSpace::List(..) => None,
+            PmSpace::Sorted(space) => Some(space),
+        }
+    }
+
     /// Counts its entries as part of a state.
     pub(crate) fn count_live(&self) {
         if let PmSpace::List(space, _) = self {

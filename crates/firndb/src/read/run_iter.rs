@@ -175,6 +175,16 @@ impl RunIter {
         }
     }
 
+    /// The group of the entry in a sorted table in persistent memory, if gets found entries in it.
+    pub(super) fn read_group(&self) -> Option<u64> {
+        match self {
+            RunIter::Sorted(iter) => iter.read_group(),
+            RunIter::Level(iter) => iter.iter.as_ref()?.read_group(),
+            RunIter::Parts(iter) => iter.merge().top()?.read_group(),
+            RunIter::Memtable(_) | RunIter::Upper(_) | RunIter::Sst(_) | RunIter::List(_) => None,
+        }
+    }
+
     /// The read that `next` waits for. As [`SstIter::wants`].
     #[inline]
     pub(super) fn wants(&mut self) -> Option<&mut Pending> {

@@ -235,6 +235,14 @@ impl TableIter {
         }
     }
 
+    /// The group of the entry in a sorted table, if gets found entries in it.
+    pub(crate) fn read_group(&self) -> Option<u64> {
+        match self {
+            TableIter::Sst(_) | TableIter::List(_) => None,
+            TableIter::Sorted(iter) => iter.read_group(),
+        }
+    }
+
     pub(crate) fn first(&mut self) -> Result<()> {
         each!(self, iter => iter.first())
     }

@@ -155,6 +155,10 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
     parts
         .into_iter()
         .find_map(|(_, id, part)| merge(id, part, DEEPEST.below(), facts, Reason::Evict))
+        .map(|plan| Plan {
+            sieves: tables.tuning.sieve,
+            ..plan
+        })
 }
 
 /// Compacts what exceeds its limit the most: the upper tables of a partition, or one of its levels
