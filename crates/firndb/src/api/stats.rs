@@ -3,6 +3,7 @@
 
 use crate::blade::BladeStats;
 use crate::compaction::LevelCounters;
+use crate::compaction::picker::weigh;
 use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
 use crate::event::GrainRule;
@@ -425,7 +426,9 @@ impl Engine {
             tlsm: lists.map(|lists| lists.stats(state, gets)),
             blade: sorted.map(|sorted| {
                 let facts = sorted.facts(self.clock.now_ns());
-                sorted.stats(state, gets, &facts.with_reads(&self.counts.io))
+                let facts = facts.with_reads(&self.counts.io);
+                let partitions = weigh(state, &facts);
+                sorted.stats(state, gets, &facts, partitions)
             }),
         }
     }

@@ -1,10 +1,8 @@
 //! Statistics of sorted tables in persistent memory.
 
 use super::store::{SortedFacts, SortedStore};
-use crate::compaction::picker::Weights;
-use crate::manifest::{Level, PartId};
-use crate::read::heat::Merged;
-use crate::read::state::{Part, ReadState};
+use crate::manifest::Level;
+use crate::read::state::ReadState;
 use firn_base::count::Counter;
 use firn_table::PmGets;
 use serde::Serialize;
@@ -101,46 +99,15 @@ pub struct BladeMerge {
     pub bytes_out: u64,
 }
 
-impl BladePartitionStats {
-    fn of((id, part): (PartId, &Part), parts: usize, facts: &SortedFacts) -> BladePartitionStats {
-        let weights = Weights::of(part, facts);
-        let (internal, major) = part
-            .heat
-            .as_ref()
-            .map_or((None, None), |heat| heat.last_merges());
-        let merge = |merged: Merged| BladeMerge {
-            seconds_ago: facts.now_ns.saturating_sub(merged.at_ns) as f64 / 1e9,
-            bytes_in: merged.bytes_in,
-            bytes_out: merged.bytes_out,
-        };
-        let bytes: u64 = part.tables().map(|(_, run)| run.meta.bytes()).sum();
-        let level0 = part.levels.get(Level::ZERO);
-        BladePartitionStats {
-            id: id.0,
-            memory_bytes: weights.upper.memory_bytes,
-            ssd_bytes: bytes - weights.upper.memory_bytes,
-            unsorted_tables: level0.map_or(0, |level0| level0.runs.len()),
-            hits: weights.hits(),
-            wasted_searches: part.heat.as_ref().map_or(0, |heat| heat.wasted()),
-            wasted_ms: weights.wasted_ns() / 1e6,
-            merge_ms: weights.merge_ns() / 1e6,
-            repeats_ms: weights.repeats_ns().map(|ns| ns / 1e6),
-            leave_ns_per_byte: weights.leave_ns_per_byte(parts),
-            last_internal: internal.map(merge),
-            last_major: major.map(merge),
-        }
-    }
-}
-
 impl SortedStore {
-    /// The statistics, with the tables of `state`.
+    /// The statistics, with the tables of `state` and its `partitions`.
     pub(crate) fn stats(
         &self,
         state: &ReadState,
         gets: &PmGets,
         facts: &SortedFacts,
+        partitions: Vec<BladePartitionStats>,
     ) -> BladeStats {
-        let parts = state.parts.len();
         let counters = &self.counters;
         let (mut unsorted, mut sorted, mut table_bytes) = (0, 0, 0);
         for (level, run) in state.tables().filter(|(_, run)| !run.meta.is_file()) {
@@ -166,10 +133,7 @@ impl SortedStore {
             major_bytes: counters.major_bytes.get(),
             spilled: counters.spilled.get(),
             ssd_read_us: facts.ssd_read_ns / 1e3,
-            partitions: state
-                .parts()
-                .map(|part| BladePartitionStats::of(part, parts, facts))
-                .collect(),
+            partitions,
         }
     }
 }

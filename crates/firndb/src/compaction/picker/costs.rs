@@ -18,7 +18,8 @@ mod files;
 mod weights;
 
 use self::files::{Below, FileSizes};
-pub(crate) use self::weights::Weights;
+use self::weights::Weights;
+pub(crate) use self::weights::weigh;
 use super::leveled::{self, ramp};
 use super::{Facts, Sizes, pick_flush};
 use crate::blade::{SortedFacts, SortedStore};

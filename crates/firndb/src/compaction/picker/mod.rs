@@ -9,7 +9,7 @@ mod tests;
 mod tiering;
 mod trees;
 
-pub(crate) use self::costs::Weights;
+pub(crate) use self::costs::weigh;
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
 pub(crate) use self::partitions::{Sizes, Wanted, wanted};

@@ -2,10 +2,12 @@
 //! `docs/design/blade.md` says what is wrong with those of the paper.
 
 use super::DEEPEST;
-use crate::blade::SortedFacts;
+use crate::blade::{BladeMerge, BladePartitionStats, SortedFacts};
+use crate::manifest::{Level, PartId};
 use crate::mechanisms;
 use crate::options::tuning::BladeModels;
-use crate::read::state::Part;
+use crate::read::heat::Merged;
+use crate::read::state::{Part, ReadState};
 use crate::read::table::Table;
 use firn_table::pm_table::Sketch;
 
@@ -17,19 +19,19 @@ const HITS_SECONDS: f64 = 15.0;
 const STAY_SECONDS_MAX: f64 = 600.0;
 
 /// The upper tables of a partition, and the files that their merge to the SSD would take along.
-pub(crate) struct Upper {
-    pub(crate) bytes: u64,
+pub(super) struct Upper {
+    pub(super) bytes: u64,
     /// Bytes of keys and values.
     pub(super) data_bytes: u64,
     /// The part of them that is in persistent memory.
-    pub(crate) memory_bytes: u64,
+    pub(super) memory_bytes: u64,
     pub(super) entries: u64,
     /// Bytes of files on the first level of these.
     below_bytes: u64,
 }
 
 impl Upper {
-    pub(crate) fn of(part: &Part) -> Upper {
+    pub(super) fn of(part: &Part) -> Upper {
         let mut upper = Upper {
             bytes: 0,
             data_bytes: 0,
@@ -52,15 +54,46 @@ impl Upper {
     }
 }
 
+/// The statistics of the partitions of `state`.
+pub(crate) fn weigh(state: &ReadState, facts: &SortedFacts) -> Vec<BladePartitionStats> {
+    let stats = |(id, part): (PartId, &Part)| {
+        let weights = Weights::of(part, facts);
+        let heat = part.heat.as_ref();
+        let (internal, major) = heat.map_or((None, None), |heat| heat.last_merges());
+        let merge = |merged: Merged| BladeMerge {
+            seconds_ago: facts.now_ns.saturating_sub(merged.at_ns) as f64 / 1e9,
+            bytes_in: merged.bytes_in,
+            bytes_out: merged.bytes_out,
+        };
+        let bytes: u64 = part.tables().map(|(_, run)| run.meta.bytes()).sum();
+        let level0 = part.levels.get(Level::ZERO);
+        BladePartitionStats {
+            id: id.0,
+            memory_bytes: weights.upper.memory_bytes,
+            ssd_bytes: bytes - weights.upper.memory_bytes,
+            unsorted_tables: level0.map_or(0, |level0| level0.runs.len()),
+            hits: weights.hits(),
+            wasted_searches: heat.map_or(0, |heat| heat.wasted()),
+            wasted_ms: weights.wasted_ns() / 1e6,
+            merge_ms: weights.merge_ns() / 1e6,
+            repeats_ms: weights.repeats_ns().map(|ns| ns / 1e6),
+            leave_ns_per_byte: weights.leave_ns_per_byte(state.parts.len()),
+            last_internal: internal.map(merge),
+            last_major: major.map(merge),
+        }
+    };
+    state.parts().map(stats).collect()
+}
+
 /// The weights of a partition.
-pub(crate) struct Weights<'a> {
+pub(super) struct Weights<'a> {
     part: &'a Part,
-    pub(crate) upper: Upper,
+    pub(super) upper: Upper,
     tables: &'a SortedFacts,
 }
 
 impl<'a> Weights<'a> {
-    pub(crate) fn of(part: &'a Part, tables: &'a SortedFacts) -> Weights<'a> {
+    pub(super) fn of(part: &'a Part, tables: &'a SortedFacts) -> Weights<'a> {
         Weights {
             part,
             upper: Upper::of(part),
@@ -69,13 +102,13 @@ impl<'a> Weights<'a> {
     }
 
     /// The cost of a merge within persistent memory.
-    pub(crate) fn merge_ns(&self) -> f64 {
+    pub(super) fn merge_ns(&self) -> f64 {
         self.upper.bytes as f64 * self.tables.costs.internal_byte
     }
 
     /// The cost of the searches in vain since the last merge. One is due once they have cost as
     /// much as it does: rent or buy. Whatever reads follow, that is at most twice the least cost.
-    pub(crate) fn wasted_ns(&self) -> f64 {
+    pub(super) fn wasted_ns(&self) -> f64 {
         let heat = self.part.heat.as_ref();
         let heat = heat.filter(|_| mechanisms::BLADE_WASTE.is_on());
         heat.map_or(0, |heat| heat.wasted()) as f64 * PROBE_NS
@@ -83,7 +116,7 @@ impl<'a> Weights<'a> {
 
     /// The cost on their way to the SSD of the entries that a merge would drop, as far as sketches
     /// tell; `None` if the tables are not all open.
-    pub(crate) fn repeats_ns(&self) -> Option<f64> {
+    pub(super) fn repeats_ns(&self) -> Option<f64> {
         let upper = &self.upper;
         let repeats = self
             .repeats()
@@ -95,7 +128,7 @@ impl<'a> Weights<'a> {
 
     /// The cost, for each byte that it frees, of moving the partition to the SSD while there are
     /// `parts` of them.
-    pub(crate) fn leave_ns_per_byte(&self, parts: usize) -> f64 {
+    pub(super) fn leave_ns_per_byte(&self, parts: usize) -> f64 {
         let (upper, costs) = (&self.upper, &self.tables.costs);
         let hits = match mechanisms::BLADE_HEAT.is_on() {
             true => self.hits(),
@@ -115,7 +148,7 @@ impl<'a> Weights<'a> {
     }
 
     /// Recent reads that found an entry.
-    pub(crate) fn hits(&self) -> f64 {
+    pub(super) fn hits(&self) -> f64 {
         let heat = self.part.heat.as_ref();
         heat.map_or(0.0, |heat| heat.hits(self.tables.now_ns))
     }
