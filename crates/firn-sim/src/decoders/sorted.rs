@@ -135,7 +135,8 @@ fn mend(bytes: &mut Vec<u8>) {
             let heads = u32_at(bytes, at.saturating_add(4));
             let whole = at.saturating_add(24).saturating_add(heads);
             if at >= HEADER && whole <= slots_at {
-                let crc = crc32c_salted(id, at as u64, &[&bytes[at + 4..whole]]);
+                let salt = (group as u64) << 32 | at as u64;
+                let crc = crc32c_salted(id, salt, &[&bytes[at + 4..whole]]);
                 put_u32(bytes, at, crc);
             }
         }

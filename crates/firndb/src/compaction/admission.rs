@@ -84,6 +84,10 @@ impl Admission {
 }
 
 #[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
+#[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;

@@ -10,12 +10,12 @@ use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
 use std::time::Duration;
 
-const POWER: WriteOptions = WriteOptions::new().durability(Durability::Power);
-const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
+pub(super) const POWER: WriteOptions = WriteOptions::new().durability(Durability::Power);
+pub(super) const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
 /// One key per writer, and the last acknowledged version of each.
-struct Story {
-    db: Db,
+pub(super) struct Story {
+    pub(super) db: Db,
     acknowledged: [AtomicU64; 2],
 }
 
@@ -30,7 +30,7 @@ impl Story {
     }
 
     /// Each key in a table of its own, or in a log of its own in profile `lab`.
-    fn with_tables(db: Db) -> Arc<Story> {
+    pub(super) fn with_tables(db: Db) -> Arc<Story> {
         let story = Arc::new(Story {
             db,
             acknowledged: Default::default(),
@@ -43,11 +43,11 @@ impl Story {
         story
     }
 
-    fn key(writer: usize) -> Vec<u8> {
+    pub(super) fn key(writer: usize) -> Vec<u8> {
         vec![b'a' + writer as u8]
     }
 
-    fn write(&self, writer: usize, version: u64, options: &WriteOptions) {
+    pub(super) fn write(&self, writer: usize, version: u64, options: &WriteOptions) {
         self.write_sized(writer, version, 400, options);
     }
 
@@ -58,15 +58,15 @@ impl Story {
         self.acknowledged[writer].store(version, Ordering::SeqCst);
     }
 
-    fn version(value: &[u8]) -> u64 {
+    pub(super) fn version(value: &[u8]) -> u64 {
         u64::from_be_bytes(value[..8].try_into().unwrap())
     }
 
-    fn least(&self) -> [u64; 2] {
+    pub(super) fn least(&self) -> [u64; 2] {
         [0, 1].map(|writer| self.acknowledged[writer].load(Ordering::SeqCst))
     }
 
-    fn get(&self, writer: usize) -> u64 {
+    pub(super) fn get(&self, writer: usize) -> u64 {
         let least = self.acknowledged[writer].load(Ordering::SeqCst);
         let found = Self::version(
             &self
@@ -82,13 +82,13 @@ impl Story {
         found
     }
 
-    fn get_often(&self, writer: usize) {
+    pub(super) fn get_often(&self, writer: usize) {
         let found: Vec<u64> = (0..4).map(|_| self.get(writer)).collect();
         assert!(found.is_sorted(), "time does not go back: {found:?}");
     }
 
     /// The contents of a snapshot do not change, whatever is dropped below.
-    fn snapshot(&self) {
+    pub(super) fn snapshot(&self) {
         let least = self.least();
         let snapshot = self.db.snapshot();
         let read = || {
@@ -109,7 +109,7 @@ impl Story {
     }
 
     /// A cursor in both directions, with as many pauses as the scheduler inserts.
-    fn walk(&self) {
+    pub(super) fn walk(&self) {
         let mut iter = self.db.cursor_with(ReadOptions::default()).unwrap();
         iter.first().unwrap();
         let first = Self::version(iter.value());

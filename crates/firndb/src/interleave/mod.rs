@@ -3,6 +3,7 @@
 
 mod engine;
 mod files;
+mod sorted;
 
 use crate::files::Files;
 use crate::{ByLevel, Db, Environment, Limits, Options, Profile};
@@ -100,6 +101,27 @@ impl World {
         options.tuning.tlsm.unit_bytes = Some(4 << 10);
         options.environment.memory = Some(memory.clone());
         Db::open("db", options).unwrap()
+    }
+
+    /// As [`World::open`], in profile `blade`, with sorted tables in `memory`, of which few are open
+    /// at a time.
+    pub(crate) fn open_blade(&self, memory: &SimRegion) -> Db {
+        Db::open("db", self.blade_options(memory, self.background.clone())).unwrap()
+    }
+
+    /// As [`World::open_read_only`], for a database opened by [`World::open_blade`].
+    pub(crate) fn open_blade_read_only(&self, memory: &SimRegion) -> Db {
+        Db::open_read_only("db", self.blade_options(memory, Arc::new(Inline::new()))).unwrap()
+    }
+
+    fn blade_options(&self, memory: &SimRegion, executor: Arc<dyn Executor>) -> Options {
+        let mut options = self.options(self.clock.clone(), executor);
+        options.profile = Profile::Blade;
+        options.pm = Some(PmConfig::volatile(0));
+        options.tuning.blade.table_bytes = Some(16 << 10);
+        options.tuning.blade.unsorted_max = 2;
+        options.environment.memory = Some(memory.clone());
+        options
     }
 
     /// Opens the database with a worker that sleeps and is woken. It uses the system's clock,
