@@ -33,7 +33,7 @@ use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::{Debt, RateLimiter};
 use crate::compaction::{self, CompactionOutput, LevelContext};
 use crate::engine::Engine;
-use crate::event::Event;
+use crate::event::{Event, StallReason};
 use crate::lab::Releases;
 use crate::manifest::Level;
 use crate::mechanisms;
@@ -620,18 +620,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until level 0 has fewer tables than `level0_stop`. An open may add one, and a process
+    /// Waits until level 0 has fewer tables than those at which writers wait. An open may add one, and a process
     /// that exits soon compacts none, so many short-lived processes would otherwise grow level 0
     /// without bound.
     pub(crate) fn lower_level0(&self) {
-        let is_low = || {
-            let stop = self.options.limits.level0_stop;
-            self.state
-                .load()
-                .parts
-                .iter()
-                .all(|part| part.level0_tables() < stop)
-        };
+        let is_low = || self.debt().stall_of(StallReason::Level0) < 1.0;
         if is_low() {
             return;
         }

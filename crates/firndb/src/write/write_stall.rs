@@ -73,6 +73,13 @@ impl Debt {
         })
     }
 
+    /// The stall of one reason: 1 and more if writers wait.
+    pub(crate) fn stall_of(&self, reason: StallReason) -> f64 {
+        let mut pressures = self.pressures.iter();
+        let found = pressures.find(|pressure| pressure.reason == reason);
+        found.map_or(0.0, |pressure| pressure.stall)
+    }
+
     /// The largest haste.
     pub(crate) fn haste(&self) -> f64 {
         let hastes = self.pressures.iter().map(|pressure| pressure.haste);
