@@ -9,7 +9,7 @@ const FIGURES: &str = "xtask/perf.txt";
 /// The fraction by which a figure may grow before it counts as a slowdown.
 const TOLERANCE: f64 = 0.03;
 /// The verbs, and the number of additional operations in the longer of two runs.
-const VERBS: [(&str, u64); 7] = [
+const VERBS: [(&str, u64); 9] = [
     ("put", 20_000),
     ("get", 20_000),
     ("get-block", 20_000),
@@ -17,6 +17,8 @@ const VERBS: [(&str, u64); 7] = [
     ("scan", 2_000),
     ("get-list", 20_000),
     ("scan-list", 2_000),
+    ("get-sorted", 20_000),
+    ("scan-sorted", 2_000),
 ];
 
 /// Counts, and rewrites the figures if `update`. Returns 1 if a figure has grown, 2 if counting

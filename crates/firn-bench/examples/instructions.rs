@@ -8,7 +8,8 @@
 //!   row;
 //! - `get-absent`: of keys between them, which the filter excludes;
 //! - `scan`: of 50 entries each, likewise;
-//! - `get-list`, `scan-list`: `get` and `scan` where the records are lists in persistent memory.
+//! - `get-list`, `scan-list`: `get` and `scan` where the records are lists in persistent memory;
+//! - `get-sorted`, `scan-sorted`: the same where they are sorted tables there.
 
 use firndb::{
     Backend, Codec, Db, Durability, Options, PmConfig, Profile, ReadOptions, WriteOptions,
@@ -27,27 +28,27 @@ fn key(number: u64) -> [u8; 16] {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, verb, count] = &arguments[..] else {
-        return Err(
-            "usage: instructions put|get|get-block|get-absent|scan|get-list|scan-list N".into(),
-        );
+        return Err("usage: instructions put|get|get-block|get-absent|scan|get-list|scan-list|get-sorted|scan-sorted N"
+            .into());
     };
     let count: u64 = count.parse()?;
     // What is done, and where the records are.
-    let (verb, lists) = match verb.strip_suffix("-list") {
-        Some(verb) => (verb, true),
-        None => (verb.as_str(), false),
+    let (verb, profile) = match verb.split_once('-') {
+        Some((verb, "list")) => (verb, Profile::Tlsm),
+        Some((verb, "sorted")) => (verb, Profile::Blade),
+        _ => (verb.as_str(), Profile::Classic),
     };
     let directory = tempfile::tempdir()?;
     let options = Options::default()
         .compression(Codec::None)
         .background_workers(1);
-    let options = if lists {
-        let pool = directory.path().join("pool");
-        options
-            .profile(Profile::Tlsm)
-            .pm(Some(PmConfig::at(pool, Backend::Emulated, 256 << 20)))
-    } else {
-        options
+    let options = match profile {
+        Profile::Classic => options,
+        in_memory => {
+            let pool = directory.path().join("pool");
+            let pm = PmConfig::at(pool, Backend::Emulated, 256 << 20);
+            options.profile(in_memory).pm(Some(pm))
+        }
     };
     let db = Db::open(directory.path().join("db"), options)?;
     let process = WriteOptions::new().durability(Durability::Process);

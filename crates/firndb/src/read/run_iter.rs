@@ -411,6 +411,7 @@ impl LevelIter {
         }
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         self.within(TableIter::next)?;
         self.skip_forward()
@@ -425,7 +426,16 @@ impl LevelIter {
         Ok(())
     }
 
+    #[inline]
     fn skip_forward(&mut self) -> Result<()> {
+        match self.valid() {
+            true => Ok(()),
+            false => self.skip_tables(),
+        }
+    }
+
+    #[cold]
+    fn skip_tables(&mut self) -> Result<()> {
         while !self.valid() && self.at < self.level.runs.len() {
             self.enter(self.at + 1)?;
             self.within(TableIter::first)?;
