@@ -370,6 +370,43 @@ fn blade_07_groups_that_are_read_stay() {
     assert!(found > 25, "{found} of 50 hot keys are in files without");
 }
 
+/// An old version that a snapshot reads is in a group that is read, and the newest one is not. The
+/// old one must not stay above it.
+#[test]
+fn blade_07_no_version_stays_above_a_newer_one() {
+    let mut rig = Rig::new(Profile::Blade, |options| {
+        tables(640 << 10)(options);
+        options.row_cache = false;
+        options.tuning.blade.internal = false;
+        options.limits.table_bytes = 128 << 10;
+    });
+    let keys: Vec<Vec<u8>> = (0..20)
+        .map(|n| format!("key{:07}h", n * 50_000).into_bytes())
+        .collect();
+    let put = |rig: &mut Rig| {
+        keys.iter().for_each(|key| rig.put_one(key.clone()));
+        flush(rig);
+    };
+    put(&mut rig);
+    let snapshot = rig.db.snapshot();
+    let read = || -> Vec<Vec<u8>> {
+        let values = keys.iter().map(|key| snapshot.get(key).unwrap().unwrap());
+        values.map(|value| value.to_vec()).collect()
+    };
+    let old = read();
+    put(&mut rig);
+    while blade(&rig).major_compactions == 0 {
+        rig.put(50, 1_000_000);
+    }
+    assert!(
+        blade(&rig).sorted_tables == 0,
+        "nothing stayed: {:?}",
+        blade(&rig)
+    );
+    assert_eq!(read(), old);
+    rig.check();
+}
+
 #[test]
 fn blade_a_pool_of_less_than_two_buffers_is_refused() {
     let opened = std::panic::catch_unwind(|| Rig::new(Profile::Blade, tables(100 << 10)));
