@@ -253,12 +253,15 @@ fn merge(id: PartId, part: &Part, level: Level, facts: &Facts<'_>, reason: Reaso
 pub(super) fn debt(state: &ReadState, limits: &Limits, tables: &SortedFacts) -> Debt {
     let mut debt = Debt::default();
     debt.buffers = state.memtables.len().saturating_sub(1);
-    if !Below::of(state).overflows(tables) {
+    let overflows = Below::of(state).overflows(tables);
+    if !overflows {
         debt.add(&[pressure(tables)]);
     }
+    let due = files_max(limits, overflows).max(1);
     for part in state.parts.iter() {
         // Tables of level 0 that are files cost a read each.
-        debt.add(&[leveled::level0_pressure(level0_files(part), limits)]);
+        let files = level0_files(part) * limits.level0_trigger / due;
+        debt.add(&[leveled::level0_pressure(files, limits)]);
     }
     debt
 }

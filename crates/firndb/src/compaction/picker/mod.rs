@@ -68,6 +68,9 @@ pub(crate) struct Facts<'a> {
 
 /// The next action, if one is due.
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    if let Some(border) = partitions::pick_ready(state, facts) {
+        return Some(border);
+    }
     let picked = match (state.upper(), facts.pm) {
         (None, None) => leveled::pick(state, facts),
         (None, Some(PmFacts::Lists(lists))) => tiering::pick(state, facts, lists),

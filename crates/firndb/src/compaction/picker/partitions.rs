@@ -14,6 +14,7 @@ use super::leveled::{pick_level0, rewrite};
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
 use crate::manifest::{Level, PartId};
 use crate::read::state::{LevelRuns, Part, ReadState};
+use crate::read::table_run::TableRun;
 use firn_base::Limits;
 use std::sync::Arc;
 
@@ -49,10 +50,10 @@ impl Sizes {
         bytes(part) > self.bytes || bytes_in_memory(part) > self.memory_bytes
     }
 
-    /// True if both together have less than half of either size.
+    /// True if both together have less than half of either size, wherever it is: what is in
+    /// persistent memory now leaves it, and comes again.
     fn are_small(&self, left: &Part, right: &Part) -> bool {
-        let sum = |of: fn(&Part) -> u64| of(left) + of(right);
-        sum(bytes) < self.bytes / 2 && sum(bytes_in_memory) < self.memory_bytes / 2
+        bytes(left) + bytes(right) < self.bytes.min(self.memory_bytes) / 2
     }
 }
 
@@ -101,6 +102,18 @@ fn middle(part: &Part) -> Option<Vec<u8>> {
     Some(level.runs[at.max(1)].meta.smallest.clone())
 }
 
+/// The wanted border, if nothing is in its way any more. It comes before other work, because the
+/// partition is seldom idle while much is written.
+pub(super) fn pick_ready(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let wanted = facts.wanted?;
+    let (id, part) = (wanted.part, state.part_by_id(wanted.part)?);
+    let crosses = |(_, run): (Level, &Arc<TableRun>)| {
+        run.meta.smallest < wanted.cut && run.meta.largest >= wanted.cut
+    };
+    let is_ready = !facts.flushing && !part.tables().any(crosses) && !is_busy(part, facts.busy);
+    is_ready.then(|| border(id, &[part], Border::Add(wanted.cut.clone())))
+}
+
 /// The next step towards the wanted border, or a border that can go.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     match facts.wanted {
@@ -121,8 +134,7 @@ fn pick_division(state: &ReadState, wanted: &Wanted, facts: &Facts<'_>) -> Optio
             ..rewrite(id, level, run)
         }),
         Some(_) => None,
-        None if facts.flushing || is_busy(part, facts.busy) => None,
-        None => Some(border(id, &[part], Border::Add(wanted.cut.clone()))),
+        None => None,
     }
 }
 

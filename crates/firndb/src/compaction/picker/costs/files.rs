@@ -1,6 +1,6 @@
 //! The sizes of levels of files below persistent memory.
 
-use super::{DEEPEST, files_max};
+use super::DEEPEST;
 use crate::blade::SortedFacts;
 use crate::compaction::picker::Facts;
 use crate::manifest::Level;
@@ -72,7 +72,7 @@ impl FileSizes {
         tables: &SortedFacts,
     ) -> FileSizes {
         let flushes = match below.overflows(tables) {
-            true => files_max(facts.limits, true) as u64 * facts.buffer_bytes,
+            true => facts.limits.level0_trigger as u64 * facts.buffer_bytes,
             false => 0,
         };
         let above = (tables.capacity_bytes + flushes) as f64 * below.packed;
