@@ -24,8 +24,7 @@ pub(crate) struct LevelRuns {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bytes {
     all: u64,
-    /// Bytes of keys and values.
-    data: u64,
+    entries: u64,
     pub(super) live: u64,
     pub(super) dead: u64,
     /// The number of tables that are mostly tombstones.
@@ -36,7 +35,7 @@ impl Bytes {
     fn of(runs: &[Arc<TableRun>]) -> Bytes {
         runs.iter().fold(Bytes::default(), |sum, run| Bytes {
             all: sum.all + run.meta.bytes(),
-            data: sum.data + run.meta.data_bytes,
+            entries: sum.entries + run.meta.entries,
             live: sum.live + run.meta.live_bytes(),
             dead: sum.dead + run.meta.dead_bytes,
             tombstone_tables: sum.tombstone_tables + u64::from(run.meta.is_mostly_tombstones()),
@@ -62,9 +61,9 @@ impl LevelRuns {
         self.bytes.all
     }
 
-    /// Bytes of keys and values.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.bytes.data
+    /// Entries of the tables.
+    pub(crate) fn entries(&self) -> u64 {
+        self.bytes.entries
     }
 
     /// True if any table is mostly tombstones.
@@ -200,7 +199,7 @@ impl<'a> Change<'a> {
         let old = self.old.bytes;
         let bytes = Bytes {
             all: of(old.all, gone.all, new.all),
-            data: of(old.data, gone.data, new.data),
+            entries: of(old.entries, gone.entries, new.entries),
             live: of(old.live, gone.live, new.live),
             dead: of(old.dead, gone.dead, new.dead),
             tombstone_tables: of(

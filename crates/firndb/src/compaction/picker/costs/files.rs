@@ -13,8 +13,8 @@ const OVERFLOW_RATIO: f64 = 4.0;
 /// The most levels of files whose sizes are chosen.
 const FILE_LEVELS_MAX: u32 = 4;
 
-/// The bytes of a first level of files for each byte of keys and values in it, which compression
-/// makes less than one, and the bytes of all levels of files.
+/// The bytes of the first level of files and of all of them, and those of an entry there for each
+/// byte of one in persistent memory, which compression makes less than one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Below {
     first_bytes: f64,
@@ -24,22 +24,31 @@ pub(super) struct Below {
 
 impl Below {
     pub(super) fn of(state: &ReadState) -> Below {
-        let (mut first, mut all, mut data) = (0, 0, 0);
+        let (mut first, mut all, mut entries) = (0, 0, 0);
+        let (mut memory, mut memory_entries) = (0, 0);
         for part in state.parts.iter() {
-            for (level, runs) in part.levels.iter().filter(|(level, _)| *level > DEEPEST) {
+            for (level, runs) in part.levels.iter() {
+                if level <= DEEPEST {
+                    for run in runs.runs.iter().filter(|run| !run.meta.is_file()) {
+                        memory += run.meta.bytes();
+                        memory_entries += run.meta.entries;
+                    }
+                    continue;
+                }
                 all += runs.live_bytes();
-                data += runs.data_bytes();
+                entries += runs.entries();
                 if level == DEEPEST.below() {
                     first += runs.live_bytes();
                 }
             }
         }
+        let mean = |bytes: u64, entries: u64| bytes as f64 / entries as f64;
         Below {
             first_bytes: first as f64,
             all_bytes: all as f64,
-            packed: match data {
+            packed: match entries.min(memory_entries) {
                 0 => 1.0,
-                data => (all as f64 / data as f64).min(1.0),
+                _ => (mean(all, entries) / mean(memory, memory_entries)).min(1.0),
             },
         }
     }
@@ -56,7 +65,8 @@ impl Below {
 pub(super) struct FileSizes {
     /// The size of what is above the first level.
     above: f64,
-    /// The size of a level for that of the one above it.
+    /// The number of levels, and the size of one for that of the one above it.
+    levels: u32,
     ratio: f64,
     least: f64,
     parts: f64,
@@ -80,20 +90,22 @@ impl FileSizes {
         let root = |levels: u32| all.powf(1.0 / f64::from(levels));
         let cost = |levels: u32| f64::from(levels) * (1.5 + root(levels));
         let levels = (1..=FILE_LEVELS_MAX).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+        let levels = levels.unwrap_or(1);
         FileSizes {
             above,
-            ratio: match levels {
-                None | Some(1) => f64::INFINITY,
-                Some(levels) => root(levels),
-            },
+            levels,
+            ratio: root(levels),
             least: facts.limits.level_base_bytes as f64,
             parts: parts as f64,
         }
     }
 
-    /// The target of a level of one partition.
+    /// The target of a level of one partition. The last one has none.
     pub(super) fn target(&self, level: Level) -> f64 {
         let depth = level.0.saturating_sub(DEEPEST.0) as i32;
-        (self.above * self.ratio.powi(depth)).max(self.least) / self.parts
+        match depth < self.levels as i32 {
+            true => (self.above * self.ratio.powi(depth)).max(self.least) / self.parts,
+            false => f64::INFINITY,
+        }
     }
 }
