@@ -159,7 +159,8 @@ pub fn run(
     config.check()?;
     if let Some(retail) = config.retail {
         let of = (retail, config);
-        return retail::run(&store, &setup.directory, of, clock, watch, done);
+        let open = || open(setup);
+        return retail::run(store, &open, &setup.directory, of, clock, watch, done);
     }
     let (keys, workloads) = (config.keys()?, &config.workloads);
     let mut bench = Bench::new(

@@ -290,10 +290,6 @@ fn notes(cell: &Cell) -> Vec<String> {
         .iter()
         .map(|failure| format!("{place} failed: {failure}"))
         .collect();
-    if cell.batches_are_split {
-        let text = "it has no batches, so that their changes were written one by one";
-        notes.push(format!("{place}: {text}"));
-    }
     for phase in &cell.phases {
         let counts = (
             phase.written_bytes_by(Counted::Engine),

@@ -28,8 +28,6 @@ pub(super) fn wrong(key: &[u8], expected: impl Display, found: impl Display) -> 
 pub(super) struct Checker {
     pub(super) market: Market,
     pub(super) stages: Stages,
-    /// True if batches are atomic and scans see them whole.
-    pub(super) is_atomic: bool,
 }
 
 impl Checker {
@@ -70,7 +68,7 @@ impl Checker {
         row::write(order, row, version, &mut written);
         if written != value {
             let expected = format!("the bytes of version {version}");
-            return Err(wrong(key, expected, "others"));
+            return Err(wrong(key, expected, "different bytes"));
         }
         Ok(Some(version))
     }
@@ -82,7 +80,7 @@ impl Checker {
     /// [`ErrorKind::Corruption`] if the scan saw a part of a batch.
     pub(super) fn same_batch(&self, key: &[u8], versions: &[Option<u8>]) -> Result<()> {
         let all_equal = versions.windows(2).all(|pair| pair[0] == pair[1]);
-        if all_equal || !self.is_atomic {
+        if all_equal {
             return Ok(());
         }
         let shown = |version: &Option<u8>| version.map_or("none".to_owned(), |v| v.to_string());

@@ -75,6 +75,13 @@ impl Client {
         number % self.threads == self.thread
     }
 
+    /// The numbers of this client's orders from `number` on, without an end.
+    pub(super) fn own_from(&self, number: u64) -> impl Iterator<Item = u64> {
+        let (thread, threads) = (self.thread, self.threads);
+        let first = number.saturating_sub(thread).div_ceil(threads) * threads + thread;
+        (0..).map(move |at| first + at * threads)
+    }
+
     /// The order that a query is about. Every second one is this client's own.
     pub(super) fn target(&self, market: &Market, seed: &mut Seed) -> u64 {
         let all = self.newest() + 1;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The state that the phases of a run share.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
-    pub(super) checker: Checker,
+    pub(super) checker: Arc<Checker>,
     /// One for each thread.
     clients: Vec<Mutex<Client>>,
     seed: u64,
@@ -30,17 +30,22 @@ impl Shared {
     pub(super) fn new(store: Arc<dyn Store>, retail: Retail, threads: usize) -> Self {
         let market = Market::new(retail);
         let client = |thread| Mutex::new(Client::new(&market, thread, threads as u64));
-        let checker = Checker {
+        let checker = Arc::new(Checker {
             market,
             stages: Stages::new(),
-            is_atomic: store.is_atomic(),
-        };
+        });
         Self {
             store,
             checker,
             clients: (0..threads as u64).map(client).collect(),
             seed: retail.seed,
         }
+    }
+
+    /// The number after that of the newest order of any client.
+    pub(super) fn orders(&self) -> u64 {
+        let newest = self.clients.iter().map(|client| client.lock().newest());
+        newest.max().map_or(0, |newest| newest + 1)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Order {
     pub(super) life: Life,
     /// The number of its lines.
     pub(super) lines: u8,
-    chance: u64,
+    pub(super) chance: u64,
     market: Market,
 }
 
@@ -96,6 +96,18 @@ impl Order {
         }
     }
 
+    /// The rows of `table` that exist at `stage`, in the order of their primary keys.
+    pub(super) fn rows_at(&self, table: usize, stage: u8) -> impl Iterator<Item = RowId> {
+        let lines = match TABLES[table].rows {
+            Rows::One => 0..1,
+            Rows::Lines => 0..self.lines,
+            Rows::PerStep => 1..stage + 1,
+        };
+        let order = self.number;
+        let rows = lines.map(move |line| RowId { table, order, line });
+        rows.filter(move |row| self.version_of(*row, stage).is_some())
+    }
+
     /// The rows that the step of `version` writes, all in that version.
     pub(super) fn rows_of_step(&self, version: u8) -> impl Iterator<Item = RowId> {
         let (order, step) = (self.number, self.life.step(version));
@@ -144,8 +156,7 @@ impl Order {
         };
     }
 
-    /// True if the first version with the value that `index` has at `version` in line `line` is
-    /// reached by `stage`.
+    /// True if some version up to `stage` of `row` had the index key that begins with `prefix`.
     pub(super) fn has_had(&self, prefix: &[u8], index: Index, row: RowId, stage: u8) -> bool {
         let mut other = Vec::with_capacity(prefix.len());
         (1..=stage).any(|version| {
@@ -165,7 +176,7 @@ impl Market {
         for (row, version) in rows.filter(|(row, v)| order.version_of(*row, stage) == Some(*v)) {
             key.clear();
             row.write(&mut key);
-            let mut bytes = key.len() + row::bytes_of(row, version);
+            let mut bytes = key.len() + row::bytes_of(order, row, version);
             let indexes = TABLES[row.table].indexes.len();
             for column in 0..indexes {
                 key.clear();

@@ -38,7 +38,9 @@ mod life;
 mod market;
 mod query;
 mod row;
+mod scan_result;
 mod stages;
+mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -139,13 +141,16 @@ impl Retail {
 }
 
 /// Runs the load and the transactions of `config` on an empty `store`. After each it waits until
-/// the store is at rest. Each report is passed to `done` as soon as it is available.
+/// the store is at rest. Each report is passed to `done` as soon as it is available. Then all of
+/// the database is compared with what was written, and once more after it was closed and opened
+/// with `open`.
 ///
 /// # Errors
 /// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong
 /// answer.
 pub(crate) fn run(
-    store: &Arc<dyn Store>,
+    store: Arc<dyn Store>,
+    open: &dyn Fn() -> Result<Arc<dyn Store>>,
     directory: &Path,
     (retail, config): (Retail, &RunConfig),
     clock: &Clock,
@@ -154,7 +159,7 @@ pub(crate) fn run(
 ) -> Result<()> {
     let shared = Arc::new(Shared::new(store.clone(), retail, config.threads));
     let place = Place {
-        store: &**store,
+        store: &*store,
         directory,
         clock,
     };
@@ -178,5 +183,12 @@ pub(crate) fn run(
         let (report, _) = place.measure(&phase, job, watch)?;
         done(report);
     }
-    Ok(())
+    let (checker, orders) = (shared.checker.clone(), shared.orders());
+    sweep::sweep(&*store, (&checker, orders), "sweep", watch)?;
+    // These are the only handles, because no phase is running.
+    drop((shared, store));
+    watch.begin("open", 0);
+    let store = open();
+    watch.end();
+    sweep::sweep(&*store?, (&checker, orders), "sweep-opened", watch)
 }

@@ -251,17 +251,6 @@ fn persistent_memory_counts_where_the_kernel_sees_it() {
 }
 
 #[test]
-fn batches_that_were_split_are_noted() {
-    let mut split = cell("x", 0, vec![phase("load", 10.0, 1)]);
-    split.batches_are_split = true;
-    let notes = Summary::of(&[split]).notes;
-    assert!(
-        notes.len() == 1 && notes[0].contains("one by one"),
-        "{notes:?}"
-    );
-}
-
-#[test]
 fn latencies_of_each_kind_of_call_have_spreads() {
     let of = |round: u32, rate: f64| {
         let mut phase = phase("load", rate, 1);
