@@ -110,6 +110,20 @@ impl RunConfig {
         (self.records as f64 * (self.key_sizes.mean() + self.values.sizes.mean())) as u64
     }
 
+    /// Memory of the check of the answers, in bytes.
+    pub fn checker_bytes(&self) -> u64 {
+        let words = self.retail.map_or(self.records, |retail| retail.orders);
+        words.saturating_mul(8)
+    }
+
+    /// The option that makes the run smaller, as advice.
+    pub(crate) fn smaller(&self) -> &'static str {
+        match self.retail {
+            Some(_) => "fewer --orders",
+            None => "fewer --records",
+        }
+    }
+
     /// Peak disk space of a run, in bytes.
     pub fn bytes_needed(&self) -> u64 {
         // Twice the data while a level is rewritten, and once more for the log and obsolete files.

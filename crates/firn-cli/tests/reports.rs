@@ -435,6 +435,7 @@ fn retail_runs_on_several_engines_in_rounds() {
     for words in [
         "index query",
         "written, retail-load, firn:blade: ",
+        "read, retail-load, firn:blade: ",
         "every value that was read was checked",
     ] {
         assert!(ran.text().contains(words), "{words} in {}", ran.text());
@@ -458,6 +459,14 @@ fn retail_runs_on_several_engines_in_rounds() {
     let few = firn.try_command(command.args(["retail", "--orders", "1", "--threads", "2"]));
     let text = "the number of orders must be 2";
     assert!(few.code == 3 && few.stderr.contains(text), "{}", few.stderr);
+    let mut command = firn.command("bench");
+    let many = firn.try_command(command.args(["retail", "--orders", "10000000000000"]));
+    let text = "(one a thread) to 16777216";
+    assert!(
+        many.code == 3 && many.stderr.contains(text),
+        "{}",
+        many.stderr
+    );
     let other = ycsb(&firn, &["--workloads", "retail"]);
     assert!(
         other.code == 3 && other.stderr.contains("firn bench retail"),

@@ -126,13 +126,15 @@ impl Retail {
     /// The sizes of the loaded database, from those of the first orders at the end of their lives.
     fn sizes(&self) -> market::Contents {
         let market = Market::new(*self);
-        let sampled = self.orders.clamp(1, SAMPLED_ORDERS);
+        // More are refused later, with a clear error.
+        let orders = self.orders.min(ORDERS_MAX);
+        let sampled = orders.clamp(1, SAMPLED_ORDERS);
         let mut sum = market::Contents::default();
         for number in 0..sampled {
             let order = market.order(number);
             sum = sum + market.contents(&order, order.life.len());
         }
-        let all = |of: u64| of * self.orders / sampled;
+        let all = |of: u64| of * orders / sampled;
         market::Contents {
             entries: all(sum.entries),
             bytes: all(sum.bytes),

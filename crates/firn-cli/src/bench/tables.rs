@@ -7,7 +7,6 @@ use firn_bench::{
     Counted, MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, SortLatency, Spread,
     Summary, Workload, WorkloadSummary,
 };
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Rate and latencies, one line per workload.
@@ -139,37 +138,6 @@ pub(super) fn sorts_table(summary: &Summary) -> Table {
         }
     }
     table
-}
-
-/// Bytes written by medium and cause, by the engines' counts: one line per workload and engine, the
-/// medians of the rounds.
-pub(super) fn traffic(report: &MatrixReport) -> String {
-    let mut lines = Vec::new();
-    for (index, workload) in report.config.workloads.iter().enumerate() {
-        for engine in &report.engines {
-            let mut causes: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
-            let cells = report.cells.iter().filter(|c| c.engine == engine.name);
-            for traffic in cells
-                .filter_map(|cell| cell.phases.get(index))
-                .flat_map(|phase| &phase.engine.traffic)
-                .filter(|traffic| traffic.written_bytes > 0)
-            {
-                let cause = (traffic.medium.as_str(), traffic.cause.as_str());
-                let bytes = traffic.written_bytes as f64;
-                causes.entry(cause).or_default().push(bytes);
-            }
-            let shown = |((medium, cause), bytes): ((&str, &str), Vec<f64>)| {
-                let median = Spread::of(bytes).map_or(0.0, |spread| spread.median);
-                format!("{medium} {cause} {}", ByteSize(median as u64))
-            };
-            let causes: Vec<String> = causes.into_iter().map(shown).collect();
-            if !causes.is_empty() {
-                let causes = causes.join(", ");
-                lines.push(format!("written, {workload}, {}: {causes}", engine.name));
-            }
-        }
-    }
-    lines.join("\n")
 }
 
 /// The mark of a count that the kernel provides.
