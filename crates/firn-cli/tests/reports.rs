@@ -435,7 +435,6 @@ fn retail_runs_on_several_engines_in_rounds() {
     for words in [
         "index query",
         "written, retail-load, firn:blade: ",
-        "read, retail-load, firn:blade: ",
         "every value that was read was checked",
     ] {
         assert!(ran.text().contains(words), "{words} in {}", ran.text());
