@@ -127,7 +127,11 @@ impl RunConfig {
     /// Peak disk space of a run, in bytes.
     pub fn bytes_needed(&self) -> u64 {
         // Twice the data while a level is rewritten, and once more for the log and obsolete files.
-        self.loaded_bytes().saturating_mul(3) + (256 << 20)
+        let retail = self
+            .retail
+            .map(|retail| retail.bytes_after(self.operations));
+        let bytes = retail.unwrap_or_else(|| self.loaded_bytes());
+        bytes.saturating_mul(3) + (256 << 20)
     }
 
     /// The operations of `workload`, which is one of this run.
@@ -147,7 +151,10 @@ impl RunConfig {
     /// Fills in the fields of `setup` that describe the run.
     pub fn describe_run(&self, setup: &mut Setup) {
         setup.durability = self.durability;
-        setup.records_max = self.records * 2;
+        let grown = self
+            .retail
+            .map_or(0, |retail| retail.entries_after(self.operations));
+        setup.records_max = self.records.max(grown) * 2;
         setup.key_bytes_max = self.key_sizes.max();
         setup.value_bytes_max = self.values.sizes.max();
     }

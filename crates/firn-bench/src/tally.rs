@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     seconds: Vec<Latencies>,
     pub(crate) user_bytes: u64,
     pub(crate) last_ns: u64,
+    /// The sum of the latencies of all operations.
+    pub(crate) call_ns: u64,
 }
 
 /// Latencies of operations that are made of several calls.
@@ -48,6 +50,7 @@ impl Tally {
             seconds: Vec::new(),
             user_bytes: 0,
             last_ns: 0,
+            call_ns: 0,
         })
     }
 
@@ -108,6 +111,7 @@ impl Tally {
         }
         self.seconds[second].record(took_ns);
         self.last_ns = end_ns;
+        self.call_ns += took_ns;
         Ok(())
     }
 
@@ -132,6 +136,7 @@ impl Tally {
         }
         self.user_bytes += other.user_bytes;
         self.last_ns = self.last_ns.max(other.last_ns);
+        self.call_ns += other.call_ns;
         Ok(())
     }
 

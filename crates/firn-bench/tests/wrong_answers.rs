@@ -252,7 +252,7 @@ fn an_honest_store_passes_every_workload() {
                 .sum::<u64>()
         );
         assert!(report.quantiles.is_sorted());
-        assert!(report.checker_bytes >= 2000 * 8);
+        assert!(report.harness.checker_bytes >= 2000 * 8);
     }
 }
 

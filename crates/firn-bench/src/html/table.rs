@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 
 /// Ratios closer to 1 than this are called the same.
 const SAME: f64 = 0.02;
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "engine",
     "operations/s",
     "ratio to the first",
+    "in calls",
     "p50",
     "p99",
     "p99.9",
@@ -91,6 +92,7 @@ fn row(of: &WorkloadSummary) -> String {
             Some(spread) => format!("<td>{}</td>", judged(spread, true)),
             None => "<td>1 <small>the first</small></td>".to_owned(),
         },
+        cell(of.operations_per_call_second, whole, ""),
         cell(Some(p50), micros, ""),
         cell(Some(p99), micros, ""),
         cell(

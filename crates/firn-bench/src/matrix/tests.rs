@@ -74,6 +74,7 @@ fn the_schema_names_every_field_and_its_version() {
     let mut fields = BTreeSet::new();
     let mut report = sample::report();
     report.config.retail = Some(Retail { orders: 1, seed: 1 });
+    report.cells[0].phases[0].harness.kept_bytes = Some(1);
     report.config.reopened_with = vec![[("row_cache".to_owned(), "false".to_owned())].into()];
     collect(&serde_json::to_value(report).unwrap(), "", &mut fields);
     let missing: Vec<_> = fields

@@ -42,6 +42,16 @@ impl Shared {
         }
     }
 
+    /// Bytes of keys and values in the database, if no step is under way.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let Checker { market, stages } = &*self.checker;
+        let bytes = |number| {
+            let order = market.order(number);
+            market.contents(&order, stages.stage(number).ended).bytes
+        };
+        (0..self.orders()).map(bytes).sum()
+    }
+
     /// The number after that of the newest order of any client.
     pub(super) fn orders(&self) -> u64 {
         let newest = self.clients.iter().map(|client| client.lock().newest());

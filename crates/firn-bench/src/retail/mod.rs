@@ -65,6 +65,8 @@ use std::sync::Arc;
 /// Orders whose sizes stand for those of all.
 const SAMPLED_ORDERS: u64 = 256;
 const ORDERS_MAX: u64 = 1 << 24;
+/// Transactions by which one order is added: half are steps, and an order has 10 on average.
+const TRANSACTIONS_AN_ORDER: u64 = 20;
 
 /// The parameters of the retail workload, beside those of every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +123,24 @@ impl Retail {
     /// Bytes of keys and values in the database after the load.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         self.sizes().bytes
+    }
+
+    /// Bytes of keys and values in the database after the load and `transactions`.
+    pub(crate) fn bytes_after(&self, transactions: u64) -> u64 {
+        self.grown(self.sizes().bytes, transactions)
+    }
+
+    /// Rows and index entries in the database after the load and `transactions`.
+    pub(crate) fn entries_after(&self, transactions: u64) -> u64 {
+        self.grown(self.sizes().entries, transactions)
+    }
+
+    /// The sum over the orders loaded and those that `transactions` add, of which the loaded ones
+    /// have `loaded`.
+    fn grown(&self, loaded: u64, transactions: u64) -> u64 {
+        let of_one = loaded / self.orders.clamp(1, ORDERS_MAX);
+        let placed = transactions / TRANSACTIONS_AN_ORDER;
+        loaded.saturating_add(of_one.saturating_mul(placed))
     }
 
     /// The sizes of the loaded database, from those of the first orders at the end of their lives.
@@ -182,7 +202,8 @@ pub(crate) fn run(
             settle: true,
         };
         let job = || Job::new(shared.clone(), phase.clone(), clock.clone());
-        let (report, _) = place.measure(&phase, job, watch)?;
+        let (mut report, _) = place.measure(&phase, job, watch)?;
+        report.harness.kept_bytes = Some(shared.kept_bytes());
         done(report);
     }
     let (checker, orders) = (shared.checker.clone(), shared.orders());

@@ -6,7 +6,7 @@ use crate::counters::{Counters, Traffic};
 use crate::engine::{Compression, Setup};
 use crate::latency::Latencies;
 use crate::record::Values;
-use crate::report::Timeline;
+use crate::report::{Harness, Timeline};
 use crate::run::RunConfig;
 use crate::size::Sizes;
 use crate::workload::Workload;
@@ -46,7 +46,11 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         device: None,
         cpu_seconds: 0.5,
         peak_memory_bytes: Some(100),
-        checker_bytes: 40,
+        harness: Harness {
+            call_seconds: 0.25,
+            checker_bytes: 40,
+            kept_bytes: None,
+        },
     }
 }
 

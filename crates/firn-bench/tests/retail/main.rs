@@ -115,7 +115,8 @@ fn error_of(store: Arc<dyn Store>, fault: Fault) -> String {
 #[test]
 fn an_honest_store_passes_with_any_number_of_threads() {
     for threads in [1, 2, 4, 7] {
-        let reports = run(Arc::new(Map::default()), 5, threads).expect("right answers");
+        let store = Arc::new(Map::default());
+        let reports = run(store.clone(), 5, threads).expect("right answers");
         let [load, transactions] = &reports[..] else {
             panic!("{} phases", reports.len());
         };
@@ -132,7 +133,16 @@ fn an_honest_store_passes_with_any_number_of_threads() {
         assert!(queries.abs_diff(TRANSACTIONS * 35 / 100) < 150, "{queries}");
         assert!(count("scan") > queries && count("read") > writes);
         assert!(load.latency_by_sort.keys().eq(["write"]));
-        assert!(load.checker_bytes > 0 && load.user_bytes > ORDERS * 60_000);
+        for report in &reports {
+            let calls = report.harness.call_seconds;
+            assert!(calls > 0.0 && calls <= report.seconds, "{calls}");
+        }
+        let kept = |report: &PhaseReport| report.harness.kept_bytes.expect("bytes");
+        let entries = contents(&*store);
+        let bytes = entries.iter().map(|(key, value)| key.len() + value.len());
+        assert_eq!(kept(transactions), bytes.sum::<usize>() as u64);
+        assert!(kept(load) < kept(transactions));
+        assert!(load.harness.checker_bytes > 0 && load.user_bytes > ORDERS * 60_000);
     }
 }
 

@@ -49,6 +49,7 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
         "engine",
         "ops/s",
         "ratio",
+        "in calls",
         "p50",
         "p99",
         "p99.9",
@@ -80,6 +81,10 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
             count(row.operations_per_second.median),
         ];
         cells.push(ratio(&|ratios| Some(ratios.operations_per_second)));
+        cells.push(or_dash(
+            row.operations_per_call_second
+                .map(|rate| count(rate.median)),
+        ));
         cells.extend(row.latency_us.map(|latency| micros(latency.median)));
         cells.extend([
             format!("{:.1}", row.settled_seconds.median),
@@ -248,14 +253,15 @@ pub(super) fn notes(report: &MatrixReport) -> String {
         .cells
         .iter()
         .flat_map(|cell| &cell.phases)
-        .map(|phase| phase.checker_bytes)
+        .map(|phase| phase.harness.checker_bytes)
         .max();
     line(format!(
         "memory of the check, left out above: {}",
         ByteSize(checker.unwrap_or(0))
     ));
     line(
-        "written: to zero compaction debt, by the engine's count, or by the kernel's for the process (k) if the engine \
+        "in calls: operations by the seconds in them, without their generation and check; written: to zero \
+         compaction debt, by the engine's count, or by the kernel's for the process (k) if the engine \
          does not count all; read: by the kernel's"
             .to_owned(),
     );

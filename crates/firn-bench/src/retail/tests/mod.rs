@@ -284,6 +284,8 @@ fn most_transactions_are_as_the_table_says() {
         (35_000..42_000).contains(&kept),
         "{kept} bytes of an order stay"
     );
+    // 1,000 transactions add 50 orders.
+    assert_eq!(RETAIL.bytes_after(1000), config.loaded_bytes() + 50 * kept);
     for name in ["retail-load", "retail"] {
         let workload: Workload = name.parse().unwrap();
         assert!(workload.is_of_retail() && Workload::names().all(|(other, _)| other != name));
