@@ -113,10 +113,12 @@ pub(crate) fn claimed_id(value: &[u8]) -> Option<u64> {
 }
 
 pub(crate) fn wrong(id: u64, what: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Corruption,
-        format!("a wrong answer: the value of record {id} is {what}"),
-    )
+    wrong_answer(format_args!("the value of record {id} is {what}"))
+}
+
+/// The error for an answer that is not what was written, as `what` states.
+pub(crate) fn wrong_answer(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Corruption, format!("a wrong answer: {what}"))
 }
 
 fn body_seed(id: u64, version: u64) -> Seed {

@@ -134,11 +134,28 @@ impl RunConfig {
         bytes.saturating_mul(3) + (256 << 20)
     }
 
+    /// The phase of `workload`, which is one of this run.
+    pub(crate) fn phase(&self, workload: &Workload) -> Phase {
+        let is_first_of_many = workload.fills() && self.workloads.len() > 1;
+        Phase {
+            workload: workload.clone(),
+            operations: self.operations_of(workload),
+            threads: self.threads,
+            durability: self.durability,
+            seconds_min: self.seconds_min,
+            rate: self.rate.filter(|_| !is_first_of_many),
+            theta: self.theta,
+            settle: !workload.reopens(),
+        }
+    }
+
     /// The operations of `workload`, which is one of this run.
     fn operations_of(&self, workload: &Workload) -> u64 {
         match () {
             () if workload.is_one_act() => 1,
-            () if workload.fills() && !workload.fills_some() => self.records,
+            () if workload.fills() && !workload.fills_some() => {
+                self.retail.map_or(self.records, |retail| retail.orders)
+            }
             () => self.operations,
         }
     }
@@ -195,18 +212,7 @@ pub fn run(
     )?;
     let mut now = setup.clone();
     for (index, workload) in workloads.iter().enumerate() {
-        let phase = Phase {
-            workload: workload.clone(),
-            operations: config.operations_of(workload),
-            threads: config.threads,
-            durability: config.durability,
-            seconds_min: config.seconds_min,
-            rate: config
-                .rate
-                .filter(|_| !workload.fills() || workloads.len() == 1),
-            theta: config.theta,
-            settle: !workload.reopens(),
-        };
+        let phase = config.phase(workload);
         let mut report = bench.run(&phase, watch)?;
         let changed = config.reopened_with.get(index);
         let changed = changed.filter(|options| !options.is_empty());

@@ -450,7 +450,11 @@ fn retail_runs_on_several_engines_in_rounds() {
         "{latency}"
     );
     let page = std::fs::read_to_string(firn.path("r.html")).expect("a page");
-    assert!(page.contains("40 orders") && page.contains("retail-load"));
+    assert!(
+        page.contains("40 orders: ")
+            && page.contains("scan of lines")
+            && page.contains("retail-load")
+    );
     let mut command = firn.command("bench");
     let again = firn.try_command(command.args(["report", "r.json"]));
     assert_eq!(again.lines(), ran.lines());

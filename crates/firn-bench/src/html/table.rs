@@ -3,7 +3,7 @@
 use super::text::{bytes, digits, escape, micros, rounds as of_rounds, shortened, whole};
 use crate::matrix::MatrixReport;
 use crate::report::Counted;
-use crate::summary::{Ratios, Spread, WorkloadSummary};
+use crate::summary::{Ratios, SortLatency, Spread, WorkloadSummary};
 use std::collections::BTreeSet;
 
 /// Ratios closer to 1 than this are called the same.
@@ -80,6 +80,32 @@ pub(super) fn of_workload(
     scrolled(
         &format!("workload {name}"),
         &format!("<caption>{caption}</caption><thead><tr>{head}</tr></thead>{rows}"),
+    )
+}
+
+/// The latencies of each kind of call and class of transaction in the retail workload: one row per
+/// engine and kind. Other workloads have none.
+pub(super) fn of_sorts(report: &MatrixReport, summaries: &[&WorkloadSummary]) -> String {
+    if report.config.retail.is_none() {
+        return String::new();
+    }
+    let head: String = ["engine", "kind", "mean", "p50", "p99", "p99.9"]
+        .map(|column| format!("<th scope=\"col\">{column}</th>"))
+        .concat();
+    let row = |(engine, sort, of): (&str, &str, &SortLatency)| {
+        let spreads = [of.mean_us, of.p50_us, of.p99_us, of.p99_9_us];
+        let cells = spreads.map(|spread| cell(Some(spread), micros, ""));
+        let (engine, sort, cells) = (escape(engine), escape(sort), cells.concat());
+        format!("<tr><th scope=\"row\">{engine}</th><td class=\"text\">{sort}</td>{cells}</tr>\n")
+    };
+    let rows = summaries.iter().flat_map(|summary| {
+        let sorts = summary.latency_by_sort.iter();
+        sorts.map(|(sort, latency)| row((&summary.engine, sort, latency)))
+    });
+    let rows: String = rows.collect();
+    scrolled(
+        "kinds of calls",
+        &format!("<thead><tr>{head}</tr></thead>{rows}"),
     )
 }
 

@@ -6,9 +6,11 @@
 use super::market::Market;
 use firn_base::seed::Seed;
 
-/// Percent of the queries to the newest orders, a twentieth of all, and to the newest fifth.
+/// Percent of the queries for hot orders, which are the newest twentieth.
 const HOT_PERCENT: u64 = 60;
+/// Percent of the queries for warm orders.
 const WARM_PERCENT: u64 = 30;
+/// The newest one in this many orders are warm.
 const WARM_SHARE: u64 = 5;
 
 /// One client.

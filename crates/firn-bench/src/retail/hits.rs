@@ -7,6 +7,7 @@ use super::query::IndexQuery;
 use super::row;
 use super::scan_result::ScanResult;
 use super::transaction::Worker;
+use crate::tally::Sort;
 use firn_base::Result;
 
 /// Attempts to read an entry and its row while their order stands still.
@@ -38,7 +39,7 @@ impl Worker<'_> {
         let mut scanned = std::mem::take(&mut self.scanned);
         let moment = checker.stages.now();
         let before = checker.stages.stage(order.number);
-        self.scan(&from, query.rows, &mut scanned)?;
+        self.scan(Sort::IndexScan, (&from, query.rows), &mut scanned)?;
         let hits = parsed(&scanned, query, &prefix, &from)?;
         let is_due = order.version_of(query.target, before.ended).is_some();
         check_target(query, is_due, &prefix, &hits)?;

@@ -102,8 +102,7 @@ impl Job {
     /// Does the client's share of the transactions, and more until the time is up.
     fn transact(&self, worker: &mut Worker<'_>) -> Result<()> {
         let share = worker.client.share_of(self.phase.operations);
-        let time_is_up =
-            || self.clock.now_ns() - self.start_ns >= self.phase.seconds_min * 1_000_000_000;
+        let time_is_up = || self.phase.time_is_up(self.clock.now_ns() - self.start_ns);
         let mut done = 0;
         while (done < share || !time_is_up()) && !self.is_stopped() {
             self.begun.fetch_add(1, Ordering::Relaxed);

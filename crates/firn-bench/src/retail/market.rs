@@ -11,10 +11,12 @@ use std::io::Write;
 
 /// Orders placed in an hour.
 const ORDERS_AN_HOUR: u64 = 64;
+/// Fewest lines of an order.
 const LINES_MIN: u64 = 7;
+/// Most lines of an order.
 const LINES_MAX: u64 = 12;
 
-/// The whole of customers, shops and so on, in proportion to the orders loaded.
+/// The numbers of customers, shops, products and couriers, in proportion to the orders loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Market {
     seed: u64,
@@ -37,9 +39,11 @@ pub(super) struct Order {
     market: Market,
 }
 
-/// A number of entries, and the bytes of their keys and values.
+/// Numbers of rows and of entries, and the bytes of their keys and values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Contents {
+    pub(super) rows: u64,
+    /// Rows and index entries.
     pub(super) entries: u64,
     pub(super) bytes: u64,
 }
@@ -49,6 +53,7 @@ impl std::ops::Add for Contents {
 
     fn add(self, other: Self) -> Self {
         Self {
+            rows: self.rows + other.rows,
             entries: self.entries + other.entries,
             bytes: self.bytes + other.bytes,
         }
@@ -189,6 +194,7 @@ impl Market {
             }
             sum = sum
                 + Contents {
+                    rows: 1,
                     entries: 1 + indexes as u64,
                     bytes: bytes as u64,
                 };

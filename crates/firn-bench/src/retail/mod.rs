@@ -47,7 +47,7 @@ mod tests;
 mod transaction;
 
 use crate::measure::Place;
-use crate::phase::{Phase, Watch};
+use crate::phase::Watch;
 use crate::record::Values;
 use crate::report::PhaseReport;
 use crate::run::RunConfig;
@@ -64,6 +64,7 @@ use std::sync::Arc;
 
 /// Orders whose sizes stand for those of all.
 const SAMPLED_ORDERS: u64 = 256;
+/// Most orders of a load.
 const ORDERS_MAX: u64 = 1 << 24;
 /// Transactions by which one order is added: half are steps, and an order has 10 on average.
 const TRANSACTIONS_AN_ORDER: u64 = 20;
@@ -120,6 +121,12 @@ impl Retail {
         Ok(())
     }
 
+    /// Rows and index entries in the database after the load.
+    pub(crate) fn loaded_rows(&self) -> (u64, u64) {
+        let sizes = self.sizes();
+        (sizes.rows, sizes.entries - sizes.rows)
+    }
+
     /// Bytes of keys and values in the database after the load.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         self.sizes().bytes
@@ -156,6 +163,7 @@ impl Retail {
         }
         let all = |of: u64| of * orders / sampled;
         market::Contents {
+            rows: all(sum.rows),
             entries: all(sum.entries),
             bytes: all(sum.bytes),
         }
@@ -186,21 +194,7 @@ pub(crate) fn run(
         clock,
     };
     for workload in &config.workloads {
-        let operations = if workload.fills() {
-            retail.orders
-        } else {
-            config.operations
-        };
-        let phase = Phase {
-            workload: workload.clone(),
-            operations,
-            threads: config.threads,
-            durability: config.durability,
-            seconds_min: config.seconds_min,
-            rate: None,
-            theta: 0.0,
-            settle: true,
-        };
+        let phase = config.phase(workload);
         let job = || Job::new(shared.clone(), phase.clone(), clock.clone());
         let (mut report, _) = place.measure(&phase, job, watch)?;
         report.harness.kept_bytes = Some(shared.kept_bytes());

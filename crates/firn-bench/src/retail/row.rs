@@ -16,8 +16,11 @@ use crate::size::Sizes;
 use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 
+/// Columns of a row.
 const COLUMNS: usize = 10;
+/// Bytes before the columns.
 const HEAD_BYTES: usize = 9;
+/// Bytes of the shortest and of the longest row.
 const BYTES: (usize, usize) = (768, 1280);
 /// Bytes of the value of an index entry.
 pub(super) const ENTRY_BYTES: usize = 4;

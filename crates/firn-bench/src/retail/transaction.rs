@@ -10,7 +10,7 @@ use super::query::{IndexQuery, KeyQuery, line_of};
 use super::scan_result::ScanResult;
 use super::tables::ORDERS;
 use crate::phase::Phase;
-use crate::tally::{Sort, Tally};
+use crate::tally::{Class, Sort, Tally};
 use crate::workload::Action;
 use firn_base::Result;
 use firn_base::clock::Clock;
@@ -63,7 +63,7 @@ impl<'a> Worker<'a> {
         self.spent_ns = 0;
         let (checker, thread) = (&self.shared.checker, self.client.thread);
         let action = self.phase.workload.action(thread, &mut self.seed);
-        match action {
+        let class = match action {
             Action::Scan => {
                 let query = IndexQuery::choose(
                     self.client,
@@ -72,27 +72,34 @@ impl<'a> Worker<'a> {
                     &mut self.seed,
                 );
                 self.index_query(&query)?;
+                Class::IndexQuery
             }
-            Action::Read => match KeyQuery::choose(self.client, &checker.market, &mut self.seed) {
-                KeyQuery::Row(row) => self.row_query(row)?,
-                KeyQuery::Lines(number) => self.lines_query(number)?,
-            },
-            _ => self.step(true)?,
-        }
-        self.end(action == Action::Scan)
+            Action::Read => {
+                match KeyQuery::choose(self.client, &checker.market, &mut self.seed) {
+                    KeyQuery::Row(row) => self.row_query(row)?,
+                    KeyQuery::Lines(number) => self.lines_query(number)?,
+                }
+                Class::KeyQuery
+            }
+            _ => {
+                self.step(true)?;
+                Class::Step
+            }
+        };
+        self.end(class)
     }
 
     /// Does the next step of a load.
     pub(super) fn load_step(&mut self) -> Result<()> {
         self.spent_ns = 0;
         self.step(false)?;
-        self.end(false)
+        self.end(Class::Step)
     }
 
-    fn end(&mut self, is_index_query: bool) -> Result<()> {
+    fn end(&mut self, class: Class) -> Result<()> {
         let now = self.clock.now_ns();
         self.tally
-            .transaction(is_index_query, self.spent_ns, now, self.start_ns)
+            .transaction(class, self.spent_ns, now, self.start_ns)
     }
 
     /// Makes `call` and counts its time.
@@ -124,9 +131,14 @@ impl<'a> Worker<'a> {
     }
 
     /// Finds the entries from `from` on, `count` at most.
-    pub(super) fn scan(&mut self, from: &[u8], count: usize, found: &mut ScanResult) -> Result<()> {
+    pub(super) fn scan(
+        &mut self,
+        sort: Sort,
+        (from, count): (&[u8], usize),
+        found: &mut ScanResult,
+    ) -> Result<()> {
         found.clear();
-        self.timed(Sort::Scan, |this| {
+        self.timed(sort, |this| {
             let store = &this.shared.store;
             store.scan(from, count, &mut |key, value| found.push(key, value))
         })
@@ -201,7 +213,8 @@ impl<'a> Worker<'a> {
         line_of(number, 0).write(&mut first);
         let mut scanned = std::mem::take(&mut self.scanned);
         let before = checker.stages.stage(number);
-        self.scan(&first, usize::from(order.lines), &mut scanned)?;
+        let range = (&*first, usize::from(order.lines));
+        self.scan(Sort::LinesScan, range, &mut scanned)?;
         let after = checker.stages.stage(number);
         let (mut versions, mut key) = (Vec::new(), Vec::new());
         let mut found = scanned.iter().peekable();

@@ -129,10 +129,14 @@ fn an_honest_store_passes_with_any_number_of_threads() {
         );
         let count = |sort: &str| transactions.latency_by_sort[sort].operations;
         let (writes, queries) = (count("write"), count("index query"));
+        assert_eq!(count("step"), writes);
+        assert_eq!(count("step") + queries + count("key query"), TRANSACTIONS);
+        assert_eq!(count("scan of an index"), queries);
+        assert_eq!(count("scan"), queries + count("scan of lines"));
         assert!(writes.abs_diff(TRANSACTIONS / 2) < 150, "{writes} writes");
         assert!(queries.abs_diff(TRANSACTIONS * 35 / 100) < 150, "{queries}");
         assert!(count("scan") > queries && count("read") > writes);
-        assert!(load.latency_by_sort.keys().eq(["write"]));
+        assert!(load.latency_by_sort.keys().eq(["step", "write"]));
         for report in &reports {
             let calls = report.harness.call_seconds;
             assert!(calls > 0.0 && calls <= report.seconds, "{calls}");
