@@ -19,6 +19,7 @@
 //! | transactions | 50 % steps of orders, 35 % index queries, 15 % queries by primary key |
 //! | a step | a read of the order's row, then one batch; a load has no reads |
 //! | targets of queries | 60 % newest twentieth, 30 % newest fifth, 10 % any |
+//! | value of an index query | a quarter of those that change: one that the row has left |
 //! | rows of an index query | 1 to 10; up to 20 of a customer |
 //!
 //! 1. All contents are a function of (seed, order, step), so every row and index entry that was
@@ -27,6 +28,8 @@
 //!    of orders, so a thread's transactions depend on the seed and the number of threads alone.
 //! 3. A row comes before its index entries in a batch, so that an entry that was seen names a row
 //!    that is at least as new.
+//! 4. After the run, outside of every figure, the whole database is compared with what was written,
+//!    and once more after it was closed and opened.
 
 mod batch;
 mod check;

@@ -12,6 +12,7 @@
 use super::key::RowId;
 use super::market::Order;
 use super::tables::TABLES;
+use crate::record;
 use crate::size::Sizes;
 use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
@@ -65,9 +66,7 @@ pub(super) fn write(order: &Order, row: RowId, version: u8, value: &mut Vec<u8>)
         value.extend_from_slice(&(length as u16).to_le_bytes());
         let at = value.len();
         value.resize(at + length, 0);
-        let (random, repeated) = value[at..].split_at_mut(length.div_ceil(2));
-        seed.fill(random);
-        repeated.copy_from_slice(&random[..repeated.len()]);
+        record::fill(&mut value[at..], length.div_ceil(2), &mut seed);
     }
     debug_assert_eq!(value.len(), bytes);
 }
