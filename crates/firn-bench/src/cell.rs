@@ -81,10 +81,6 @@ pub struct Cell {
     pub described: String,
     /// The settings that the engine derived from the setup.
     pub settings: BTreeMap<String, String>,
-    /// True if the workloads have batches and the engine has none, so that their changes were
-    /// written one by one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub batches_are_split: bool,
     /// Time to append and sync 4 KiB on the device, in microseconds (median), before anything else
     /// was done.
     pub device_sync_us: f64,
@@ -110,7 +106,6 @@ impl Cell {
             config,
             described,
             settings,
-            batches_are_split: false,
             device_sync_us: 0.0,
             phases,
             failure: None,
@@ -188,7 +183,6 @@ fn work(engines: &Engines, spec: &CellSpec, cell: &mut Cell) -> Result<()> {
     cell.settings = engine.settings(&spec.setup);
     let store = engine.open(&spec.setup)?;
     cell.described = store.describe();
-    cell.batches_are_split = spec.config.retail.is_some() && !store.is_atomic();
     let telling = Telling(Mutex::new(()));
     run(
         store,

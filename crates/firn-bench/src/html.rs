@@ -150,19 +150,26 @@ fn facts(report: &MatrixReport) -> String {
 /// The amounts of data and work.
 fn amounts(report: &MatrixReport) -> String {
     let config = &report.config;
-    let orders = config.retail.map_or_else(String::new, |retail| {
-        format!("{} orders in about ", text::whole(retail.orders as f64))
-    });
+    let whole = |number: u64| text::whole(number as f64);
+    let (keys, values) = (config.key_sizes, config.values.sizes);
+    let data = match config.retail {
+        Some(retail) => {
+            let (orders, (rows, entries)) = (whole(retail.orders), retail.loaded_rows());
+            let (rows, entries) = (whole(rows), whole(entries));
+            format!("{orders} orders: {rows} rows of {values} bytes and {entries} index entries")
+        }
+        None => format!(
+            "{} records of {keys} + {values} bytes",
+            whole(config.records)
+        ),
+    };
     let rate = config.rate.map_or_else(String::new, |rate| {
         format!(", {rate} operations/s asked for")
     });
     let rounds = report.cells.iter().map(|cell| cell.round + 1).max();
     format!(
-        "{orders}{} records of {} + {} bytes, {} operations each, {} threads, durable after a {} failure{rate}, {}",
-        text::whole(config.records as f64),
-        config.key_sizes,
-        config.values.sizes,
-        text::whole(config.operations as f64),
+        "{data}, {} operations each, {} threads, durable after a {} failure{rate}, {}",
+        whole(config.operations),
         config.threads,
         config.durability,
         text::rounds(rounds.unwrap_or(0)),
@@ -211,7 +218,7 @@ fn workloads(report: &MatrixReport) -> Result<String> {
         sections += &format!(
             "<section id=\"workload-{id}\"><h2>Workload {name}</h2>\n<p class=\"about\">{about}</p>\n{}\
              <div class=\"figures\">\n{}</div></section>\n",
-            table::of_workload(report, index, &group),
+            table::of_workload(report, index, &group) + &table::of_sorts(report, &group),
             figure::of_workload(&id, workload.name(), &shown, &causes)?
         );
         ids.push(id);

@@ -53,7 +53,7 @@ pub use paper::{
 pub use phase::{Bench, Phase, Silent, Watch};
 pub use quick::{QuickConfig, QuickReport, Verdict, quick, quick_bytes_needed};
 pub use record::Values;
-pub use report::{Counted, Moved, PhaseReport, Timeline};
+pub use report::{Counted, Harness, Moved, PhaseReport, Timeline};
 pub use retail::Retail;
 pub use run::{RunConfig, run};
 pub use size::Sizes;

@@ -153,10 +153,11 @@ impl Matrix {
         if !self.config.fills() {
             needed += self.config.loaded_bytes() * 2 * self.engines.len() as u64;
         }
+        let smaller = self.config.smaller();
         refuse_if_short(
             &self.scratch,
             needed,
-            "choose another place with --dir, or fewer records",
+            &format!("choose another place with --dir, or {smaller}"),
         )?;
         if let Some(pm) = &self.setup.pm {
             let needed = self.pm_bytes_needed(pm.bytes);
@@ -168,11 +169,11 @@ impl Matrix {
         }
         let megabytes = |bytes: u64| bytes / 1_000_000;
         let memory = crate::machine::memory_bytes().unwrap_or(u64::MAX);
-        let checker = self.config.records * 8;
+        let checker = self.config.checker_bytes();
         if self.setup.memory_bytes + checker > memory {
             let text = format!(
                 "the engines are to have {} MB and the check of their answers takes {} MB, and this machine or its \
-                 memory group has {} MB: give them less with --memory-limit, or take fewer records",
+                 memory group has {} MB: give them less with --memory-limit, or take {smaller}",
                 megabytes(self.setup.memory_bytes),
                 megabytes(checker),
                 megabytes(memory)

@@ -7,7 +7,7 @@
 use crate::counters::Counters;
 use crate::machine;
 use crate::phase::{Phase, Watch};
-use crate::report::{Moved, PhaseReport};
+use crate::report::{Harness, Moved, PhaseReport};
 use crate::store::Store;
 use crate::tally::Tally;
 use firn_base::clock::Clock;
@@ -192,6 +192,10 @@ fn report(
             }),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         peak_memory_bytes: machine::peak_memory_bytes(),
-        checker_bytes: clients.checker_bytes(),
+        harness: Harness {
+            call_seconds: tally.call_ns as f64 / 1e9 / phase.threads.max(1) as f64,
+            checker_bytes: clients.checker_bytes(),
+            kept_bytes: None,
+        },
     })
 }

@@ -40,6 +40,13 @@ pub struct Phase {
     pub settle: bool,
 }
 
+impl Phase {
+    /// True if its minimum duration is over after `elapsed_ns`.
+    pub(crate) fn time_is_up(&self, elapsed_ns: u64) -> bool {
+        elapsed_ns >= self.seconds_min * 1_000_000_000
+    }
+}
+
 /// An observer of progress. Called only from the thread that runs the benchmark.
 pub trait Watch {
     /// A phase of `total` operations starts; 0 means unknown.

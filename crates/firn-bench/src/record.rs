@@ -63,11 +63,7 @@ impl Values {
         value[8..16].copy_from_slice(&version.to_le_bytes());
         let body = &mut value[16..];
         let random_bytes = self.random_bytes(body.len());
-        let (random, repeated) = body.split_at_mut(random_bytes);
-        body_seed(id, version).fill(random);
-        for chunk in repeated.chunks_mut(random_bytes.max(1)) {
-            chunk.copy_from_slice(&random[..chunk.len()]);
-        }
+        fill(body, random_bytes, &mut body_seed(id, version));
     }
 
     /// Checks that `value` is an intact value of `id`. Returns its version.
@@ -107,16 +103,28 @@ impl Values {
     }
 }
 
+/// Fills the first `random_bytes` of `body` with random bytes and the rest with repetitions of
+/// them, which compression removes.
+pub(crate) fn fill(body: &mut [u8], random_bytes: usize, seed: &mut Seed) {
+    let (random, repeated) = body.split_at_mut(random_bytes);
+    seed.fill(random);
+    for chunk in repeated.chunks_mut(random_bytes.max(1)) {
+        chunk.copy_from_slice(&random[..chunk.len()]);
+    }
+}
+
 /// The id that `value` claims to belong to. Only [`check_value`] verifies it.
 pub(crate) fn claimed_id(value: &[u8]) -> Option<u64> {
     value.get(..8).map(word)
 }
 
 pub(crate) fn wrong(id: u64, what: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Corruption,
-        format!("a wrong answer: the value of record {id} is {what}"),
-    )
+    wrong_answer(format_args!("the value of record {id} is {what}"))
+}
+
+/// The error for an answer that is not what was written, as `what` states.
+pub(crate) fn wrong_answer(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Corruption, format!("a wrong answer: {what}"))
 }
 
 fn body_seed(id: u64, version: u64) -> Seed {

@@ -49,8 +49,24 @@ pub struct PhaseReport {
     pub cpu_seconds: f64,
     /// The largest resident set in bytes, including that of the benchmark itself.
     pub peak_memory_bytes: Option<u64>,
-    /// The part of it used by the check of the answers, in bytes; the same for all engines.
+    /// The part of these that is the benchmark's own.
+    #[serde(flatten)]
+    pub harness: Harness,
+}
+
+/// The part of the benchmark in the figures of a phase. Its fields are those of the phase in JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Harness {
+    /// The part of the phase's seconds in operations, without their generation and check: the sum
+    /// of all latencies divided by the threads. 0 in reports of older programs.
+    #[serde(default)]
+    pub call_seconds: f64,
+    /// The part of the largest resident set used by the check of the answers, in bytes; the same
+    /// for all engines.
     pub checker_bytes: u64,
+    /// Bytes of keys and values in the database at the end; `None` if they are those of the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_bytes: Option<u64>,
 }
 
 /// Bytes transferred.
@@ -103,6 +119,20 @@ impl PhaseReport {
     pub fn write_amplification(&self) -> Option<f64> {
         let written = self.written_bytes().filter(|_| self.user_bytes > 0)?;
         Some(written as f64 / self.user_bytes as f64)
+    }
+
+    /// Operations per second in operations; `None` if those seconds are unknown. With a rate, the
+    /// seconds include the wait of operations that were due.
+    pub fn operations_per_call_second(&self) -> Option<f64> {
+        let call_seconds = self.harness.call_seconds;
+        (call_seconds > 0.0).then(|| self.operations as f64 / call_seconds)
+    }
+
+    /// Bytes of storage in use at the end per byte of keys and values, of which a load wrote
+    /// `loaded_bytes`.
+    pub fn space_amplification(&self, loaded_bytes: u64) -> f64 {
+        let kept_bytes = self.harness.kept_bytes.unwrap_or(loaded_bytes).max(1);
+        self.engine.space_bytes as f64 / kept_bytes as f64
     }
 
     /// CPU microseconds per operation, over all threads.

@@ -110,17 +110,52 @@ impl RunConfig {
         (self.records as f64 * (self.key_sizes.mean() + self.values.sizes.mean())) as u64
     }
 
+    /// Memory of the check of the answers, in bytes.
+    pub fn checker_bytes(&self) -> u64 {
+        let words = self.retail.map_or(self.records, |retail| retail.orders);
+        words.saturating_mul(8)
+    }
+
+    /// The option that makes the run smaller, as advice.
+    pub(crate) fn smaller(&self) -> &'static str {
+        match self.retail {
+            Some(_) => "fewer --orders",
+            None => "fewer --records",
+        }
+    }
+
     /// Peak disk space of a run, in bytes.
     pub fn bytes_needed(&self) -> u64 {
         // Twice the data while a level is rewritten, and once more for the log and obsolete files.
-        self.loaded_bytes().saturating_mul(3) + (256 << 20)
+        let retail = self
+            .retail
+            .map(|retail| retail.bytes_after(self.operations));
+        let bytes = retail.unwrap_or_else(|| self.loaded_bytes());
+        bytes.saturating_mul(3) + (256 << 20)
+    }
+
+    /// The phase of `workload`, which is one of this run.
+    pub(crate) fn phase(&self, workload: &Workload) -> Phase {
+        let is_first_of_many = workload.fills() && self.workloads.len() > 1;
+        Phase {
+            workload: workload.clone(),
+            operations: self.operations_of(workload),
+            threads: self.threads,
+            durability: self.durability,
+            seconds_min: self.seconds_min,
+            rate: self.rate.filter(|_| !is_first_of_many),
+            theta: self.theta,
+            settle: !workload.reopens(),
+        }
     }
 
     /// The operations of `workload`, which is one of this run.
     fn operations_of(&self, workload: &Workload) -> u64 {
         match () {
             () if workload.is_one_act() => 1,
-            () if workload.fills() && !workload.fills_some() => self.records,
+            () if workload.fills() && !workload.fills_some() => {
+                self.retail.map_or(self.records, |retail| retail.orders)
+            }
             () => self.operations,
         }
     }
@@ -133,7 +168,10 @@ impl RunConfig {
     /// Fills in the fields of `setup` that describe the run.
     pub fn describe_run(&self, setup: &mut Setup) {
         setup.durability = self.durability;
-        setup.records_max = self.records * 2;
+        let grown = self
+            .retail
+            .map_or(0, |retail| retail.entries_after(self.operations));
+        setup.records_max = self.records.max(grown) * 2;
         setup.key_bytes_max = self.key_sizes.max();
         setup.value_bytes_max = self.values.sizes.max();
     }
@@ -159,7 +197,8 @@ pub fn run(
     config.check()?;
     if let Some(retail) = config.retail {
         let of = (retail, config);
-        return retail::run(&store, &setup.directory, of, clock, watch, done);
+        let open = || open(setup);
+        return retail::run(store, &open, &setup.directory, of, clock, watch, done);
     }
     let (keys, workloads) = (config.keys()?, &config.workloads);
     let mut bench = Bench::new(
@@ -173,18 +212,7 @@ pub fn run(
     )?;
     let mut now = setup.clone();
     for (index, workload) in workloads.iter().enumerate() {
-        let phase = Phase {
-            workload: workload.clone(),
-            operations: config.operations_of(workload),
-            threads: config.threads,
-            durability: config.durability,
-            seconds_min: config.seconds_min,
-            rate: config
-                .rate
-                .filter(|_| !workload.fills() || workloads.len() == 1),
-            theta: config.theta,
-            settle: !workload.reopens(),
-        };
+        let phase = config.phase(workload);
         let mut report = bench.run(&phase, watch)?;
         let changed = config.reopened_with.get(index);
         let changed = changed.filter(|options| !options.is_empty());

@@ -7,7 +7,7 @@ use crate::latency::Latencies;
 use crate::machine::Machine;
 use crate::matrix::{EngineReport, MatrixReport, SCHEMA};
 use crate::record::Values;
-use crate::report::{PhaseReport, Timeline};
+use crate::report::{Harness, PhaseReport, Timeline};
 use crate::run::RunConfig;
 use crate::size::Sizes;
 use crate::store::{Opening, OpeningStep};
@@ -89,7 +89,11 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         device: None,
         cpu_seconds: 3.0,
         peak_memory_bytes: Some(100 << 20),
-        checker_bytes: 40 << 20,
+        harness: Harness {
+            call_seconds: 4.0,
+            checker_bytes: 40 << 20,
+            kept_bytes: None,
+        },
     }
 }
 

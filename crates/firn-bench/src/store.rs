@@ -61,25 +61,14 @@ pub trait Store: Send + Sync + 'static {
     /// The engine's error.
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()>;
 
-    /// Makes the changes of `batch`, in order, as one. Returns once all have the requested
-    /// durability. By default each change is a write of its own, as [`Store::is_atomic`] says: a
-    /// reader may then see a part of the batch, and so may the next open.
+    /// Makes the changes of `batch` as one: all or none of them, and a scan sees all or none.
+    /// Returns once they have the requested durability.
     ///
     /// REQUIRES: no key occurs twice.
     ///
     /// # Errors
-    /// The engine's error. By default some of the changes may have been made.
-    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()> {
-        batch.iter().try_for_each(|change| match *change {
-            Change::Put { key, value } => self.put(key, value, durability),
-            Change::Delete { key } => self.delete(key, durability),
-        })
-    }
-
-    /// True if [`Store::write`] makes all changes of a batch or none, and a scan sees all or none.
-    fn is_atomic(&self) -> bool {
-        false
-    }
+    /// The engine's error.
+    fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()>;
 
     /// Flushes memtables and waits until no background work is left: to zero compaction debt.
     ///

@@ -47,6 +47,9 @@ pub struct WorkloadSummary {
     pub engine: String,
     /// Operations per second.
     pub operations_per_second: Spread,
+    /// Operations per second in operations; `None` for reports of older programs.
+    #[serde(default)]
+    pub operations_per_call_second: Option<Spread>,
     /// Seconds to zero compaction debt.
     pub settled_seconds: Spread,
     /// Latencies in microseconds: median, 99 %, 99.9 % and 99.99 %.
@@ -63,7 +66,8 @@ pub struct WorkloadSummary {
     pub os_read_bytes: Option<Spread>,
     /// Bytes written to the SSD per byte that the workload wrote.
     pub write_amplification: Option<Spread>,
-    /// Bytes of storage in use at the end per byte of the records loaded.
+    /// Bytes of storage in use at the end per byte of the records loaded, or of those kept if the
+    /// database has grown.
     pub space_amplification: Spread,
     /// CPU microseconds per operation.
     pub cpu_us_per_operation: Spread,
@@ -176,11 +180,12 @@ fn summarize(
     let some = |figure: &dyn Fn(&PhaseReport) -> Option<f64>| {
         Spread::of(runs.values().filter_map(|run| figure(run)))
     };
-    let loaded = any.config.loaded_bytes().max(1) as f64;
+    let loaded = any.config.loaded_bytes();
     Some(WorkloadSummary {
         workload: workload.to_owned(),
         engine: engine.to_owned(),
         operations_per_second: spread(&|run| run.operations_per_second)?,
+        operations_per_call_second: some(&PhaseReport::operations_per_call_second),
         settled_seconds: spread(&PhaseReport::settled_seconds)?,
         latency_us: [
             spread(&|run| run.latency.p50_us)?,
@@ -193,10 +198,13 @@ fn summarize(
         written_by: first(runs)?.counted_by(),
         os_read_bytes: some(&|run| run.os_read_bytes.map(|bytes| bytes as f64)),
         write_amplification: some(&PhaseReport::write_amplification),
-        space_amplification: spread(&|run| run.engine.space_bytes as f64 / loaded)?,
+        space_amplification: spread(&|run| run.space_amplification(loaded))?,
         cpu_us_per_operation: spread(&PhaseReport::cpu_us_per_operation)?,
         peak_memory_bytes: some(&|run| {
-            Some(run.peak_memory_bytes?.saturating_sub(run.checker_bytes) as f64)
+            Some(
+                run.peak_memory_bytes?
+                    .saturating_sub(run.harness.checker_bytes) as f64,
+            )
         }),
         stall_seconds: some(&|run| run.engine.stall_seconds),
         cache_misses_per_operation: some(&PhaseReport::cache_misses_per_operation),
@@ -290,10 +298,6 @@ fn notes(cell: &Cell) -> Vec<String> {
         .iter()
         .map(|failure| format!("{place} failed: {failure}"))
         .collect();
-    if cell.batches_are_split {
-        let text = "it has no batches, so that their changes were written one by one";
-        notes.push(format!("{place}: {text}"));
-    }
     for phase in &cell.phases {
         let counts = (
             phase.written_bytes_by(Counted::Engine),

@@ -11,7 +11,19 @@ pub(crate) enum Sort {
     Read,
     Write,
     Scan,
+    /// A scan of an index, for a transaction.
+    IndexScan,
+    /// A scan of the lines of an order, for a transaction.
+    LinesScan,
     Compaction,
+}
+
+/// The class of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Step,
+    IndexQuery,
+    KeyQuery,
 }
 
 /// The measurements of a thread. Its operations are single calls, or transactions of several.
@@ -26,14 +38,44 @@ pub(crate) struct Tally {
     seconds: Vec<Latencies>,
     pub(crate) user_bytes: u64,
     pub(crate) last_ns: u64,
+    /// The sum of the latencies of all operations.
+    pub(crate) call_ns: u64,
 }
 
 /// Latencies of operations that are made of several calls.
 #[derive(Clone)]
 struct Transactions {
     all: Latencies,
-    /// The transactions that are queries by an index.
+    steps: Latencies,
     index_queries: Latencies,
+    key_queries: Latencies,
+    /// The calls that scan an index.
+    index_scans: Latencies,
+    /// The calls that scan the lines of an order.
+    lines_scans: Latencies,
+}
+
+impl Transactions {
+    fn new() -> Result<Self> {
+        let empty = Latencies::new()?;
+        Ok(Self {
+            all: empty.clone(),
+            steps: empty.clone(),
+            index_queries: empty.clone(),
+            key_queries: empty.clone(),
+            index_scans: empty.clone(),
+            lines_scans: empty,
+        })
+    }
+
+    fn add(&mut self, other: &Self) -> Result<()> {
+        self.all.add(&other.all)?;
+        self.steps.add(&other.steps)?;
+        self.index_queries.add(&other.index_queries)?;
+        self.key_queries.add(&other.key_queries)?;
+        self.index_scans.add(&other.index_scans)?;
+        self.lines_scans.add(&other.lines_scans)
+    }
 }
 
 impl Tally {
@@ -48,14 +90,14 @@ impl Tally {
             seconds: Vec::new(),
             user_bytes: 0,
             last_ns: 0,
+            call_ns: 0,
         })
     }
 
     /// A tally of operations that make several calls.
     pub(crate) fn of_transactions() -> Result<Self> {
-        let (all, index_queries) = (Latencies::new()?, Latencies::new()?);
         Ok(Self {
-            transactions: Some(Transactions { all, index_queries }),
+            transactions: Some(Transactions::new()?),
             ..Self::new()?
         })
     }
@@ -78,25 +120,33 @@ impl Tally {
         let latencies = match sort {
             Sort::Read => &mut self.reads,
             Sort::Write => &mut self.writes,
-            Sort::Scan => &mut self.scans,
+            Sort::Scan | Sort::IndexScan | Sort::LinesScan => &mut self.scans,
             Sort::Compaction => &mut self.compactions,
         };
         latencies.record(took_ns);
+        match (sort, &mut self.transactions) {
+            (Sort::IndexScan, Some(transactions)) => transactions.index_scans.record(took_ns),
+            (Sort::LinesScan, Some(transactions)) => transactions.lines_scans.record(took_ns),
+            _ => {}
+        }
     }
 
     /// Records a transaction whose calls took `took_ns` in all.
     pub(crate) fn transaction(
         &mut self,
-        is_index_query: bool,
+        class: Class,
         took_ns: u64,
         end_ns: u64,
         start_ns: u64,
     ) -> Result<()> {
         if let Some(transactions) = &mut self.transactions {
             transactions.all.record(took_ns);
-            if is_index_query {
-                transactions.index_queries.record(took_ns);
-            }
+            let of_class = match class {
+                Class::Step => &mut transactions.steps,
+                Class::IndexQuery => &mut transactions.index_queries,
+                Class::KeyQuery => &mut transactions.key_queries,
+            };
+            of_class.record(took_ns);
         }
         self.end(took_ns, end_ns, start_ns)
     }
@@ -108,6 +158,7 @@ impl Tally {
         }
         self.seconds[second].record(took_ns);
         self.last_ns = end_ns;
+        self.call_ns += took_ns;
         Ok(())
     }
 
@@ -117,10 +168,7 @@ impl Tally {
         self.scans.add(&other.scans)?;
         self.compactions.add(&other.compactions)?;
         match (&mut self.transactions, &other.transactions) {
-            (Some(sum), Some(more)) => {
-                sum.all.add(&more.all)?;
-                sum.index_queries.add(&more.index_queries)?;
-            }
+            (Some(sum), Some(more)) => sum.add(more)?,
             (sum @ None, more) => sum.clone_from(more),
             (Some(_), None) => {}
         }
@@ -132,6 +180,7 @@ impl Tally {
         }
         self.user_bytes += other.user_bytes;
         self.last_ns = self.last_ns.max(other.last_ns);
+        self.call_ns += other.call_ns;
         Ok(())
     }
 
@@ -148,13 +197,18 @@ impl Tally {
     }
 
     pub(crate) fn by_sort(&self) -> BTreeMap<String, Percentiles> {
-        let index_queries = self.transactions.as_ref().map(|of| &of.index_queries);
+        let of =
+            |latencies: fn(&Transactions) -> &Latencies| self.transactions.as_ref().map(latencies);
         let sorts = [
             ("read", Some(&self.reads)),
             ("write", Some(&self.writes)),
             ("scan", Some(&self.scans)),
             ("compaction", Some(&self.compactions)),
-            ("index query", index_queries),
+            ("scan of an index", of(|all| &all.index_scans)),
+            ("scan of lines", of(|all| &all.lines_scans)),
+            ("step", of(|all| &all.steps)),
+            ("index query", of(|all| &all.index_queries)),
+            ("key query", of(|all| &all.key_queries)),
         ];
         sorts
             .into_iter()

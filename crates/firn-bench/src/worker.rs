@@ -65,8 +65,7 @@ impl Job {
         if number < self.phase.operations {
             return Some(number);
         }
-        let time_is_up =
-            || self.clock.now_ns() - self.start_ns >= self.phase.seconds_min * 1_000_000_000;
+        let time_is_up = || self.phase.time_is_up(self.clock.now_ns() - self.start_ns);
         if self.phase.workload.fills() || time_is_up() {
             self.next.fetch_sub(1, Ordering::SeqCst);
             return None;

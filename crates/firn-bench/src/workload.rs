@@ -340,14 +340,14 @@ const ROWS: &[Row] = &[
 const RETAIL: [Row; 2] = [
     (
         "retail-load",
-        "orders placed and led through their lives",
+        "orders and their updates",
         &[(Action::Load, 100)],
         Reach::Latest,
         YCSB_SCAN,
     ),
     (
         "retail",
-        "50 % steps of orders, 35 % index and 15 % key queries",
+        "updates of orders together with index queries (35 %) and key queries (15 %)",
         &[(Action::Modify, 50), (Action::Scan, 35), (Action::Read, 15)],
         Reach::Latest,
         YCSB_SCAN,

@@ -2,9 +2,9 @@
 //! correct one.
 
 use firn_base::clock::Clock;
-use firn_base::{ErrorKind, Result};
+use firn_base::{Error, ErrorKind, Result};
 use firn_bench::{
-    Compression, Counters, PhaseReport, RunConfig, Setup, Silent, Store, Values, Workload,
+    Change, Compression, Counters, PhaseReport, RunConfig, Setup, Silent, Store, Values, Workload,
 };
 use firndb::Durability;
 use std::collections::BTreeMap;
@@ -90,6 +90,11 @@ impl Store for Faulty {
             self.0.entries.lock().expect("a lock").remove(key);
         }
         Ok(())
+    }
+
+    /// None of these workloads has batches.
+    fn write(&self, _batch: &[Change<'_>], _durability: Durability) -> Result<()> {
+        Err(Error::invalid("a batch"))
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -247,7 +252,7 @@ fn an_honest_store_passes_every_workload() {
                 .sum::<u64>()
         );
         assert!(report.quantiles.is_sorted());
-        assert!(report.checker_bytes >= 2000 * 8);
+        assert!(report.harness.checker_bytes >= 2000 * 8);
     }
 }
 

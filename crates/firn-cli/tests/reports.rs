@@ -450,7 +450,11 @@ fn retail_runs_on_several_engines_in_rounds() {
         "{latency}"
     );
     let page = std::fs::read_to_string(firn.path("r.html")).expect("a page");
-    assert!(page.contains("40 orders") && page.contains("retail-load"));
+    assert!(
+        page.contains("40 orders: ")
+            && page.contains("scan of lines")
+            && page.contains("retail-load")
+    );
     let mut command = firn.command("bench");
     let again = firn.try_command(command.args(["report", "r.json"]));
     assert_eq!(again.lines(), ran.lines());
@@ -458,6 +462,14 @@ fn retail_runs_on_several_engines_in_rounds() {
     let few = firn.try_command(command.args(["retail", "--orders", "1", "--threads", "2"]));
     let text = "the number of orders must be 2";
     assert!(few.code == 3 && few.stderr.contains(text), "{}", few.stderr);
+    let mut command = firn.command("bench");
+    let many = firn.try_command(command.args(["retail", "--orders", "10000000000000"]));
+    let text = "(one a thread) to 16777216";
+    assert!(
+        many.code == 3 && many.stderr.contains(text),
+        "{}",
+        many.stderr
+    );
     let other = ycsb(&firn, &["--workloads", "retail"]);
     assert!(
         other.code == 3 && other.stderr.contains("firn bench retail"),

@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use firn_base::clock::Clock;
 use firn_base::seed::Seed;
-use firn_bench::{Change, Compression, Engine, PmBudget, Setup, Store};
+use firn_bench::{Change, Compression, Engine, PmBudget, Retail, Setup, Silent, Store};
 use firndb::Durability;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const OPERATIONS: u64 = 4000;
 const KEYS: u64 = 700;
@@ -140,7 +142,6 @@ fn write_batch(store: &dyn Store, model: &mut Model, seed: &mut Seed, durability
         });
     }
     store.write(&changes, durability).unwrap();
-    assert!(store.is_atomic(), "{}", store.describe());
     for (key, value) in batch {
         match value {
             Some(value) => drop(model.insert(key, value)),
@@ -277,6 +278,84 @@ fn writers_and_readers_at_once() {
         let mut count = 0;
         store.scan(b"", usize::MAX, &mut |_, _| count += 1).unwrap();
         assert_eq!(count, 800, "{}", engine.name());
+    }
+}
+
+/// Two threads write batches that set the same keys to one number each, and two scan them.
+#[test]
+fn a_scan_sees_a_batch_whole() {
+    const SAME_KEYS: u64 = 20;
+    const BATCHES: u64 = 300;
+    for engine in engines() {
+        let place = tempfile::tempdir().unwrap();
+        let setup = setup_of(&*engine, place.path(), Compression::None);
+        let store = engine.open(&setup).unwrap();
+        let keys: Vec<Vec<u8>> = (0..SAME_KEYS).map(key).collect();
+        let write = |number: u64| {
+            let value = number.to_le_bytes();
+            let changes = keys.iter().map(|key| Change::Put { key, value: &value });
+            let changes: Vec<Change<'_>> = changes.collect();
+            store.write(&changes, Durability::Process).unwrap();
+        };
+        write(0);
+        let (left, scans) = (AtomicU64::new(2), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 1..=2 {
+                let (left, write) = (&left, &write);
+                scope.spawn(move || {
+                    (0..BATCHES).for_each(|batch| write(batch * 2 + thread));
+                    left.fetch_sub(1, Ordering::SeqCst);
+                });
+                let (store, keys, scans) = (&store, &keys, &scans);
+                scope.spawn(move || {
+                    // One scan at least, even if the writers are done.
+                    loop {
+                        let is_last = left.load(Ordering::SeqCst) == 0;
+                        let mut numbers = Vec::new();
+                        store
+                            .scan(&keys[0], keys.len(), &mut |_, value| {
+                                numbers.push(value.to_vec());
+                            })
+                            .unwrap();
+                        let name = store.describe();
+                        assert_eq!(numbers.len(), keys.len(), "{name}");
+                        let is_whole = numbers.windows(2).all(|pair| pair[0] == pair[1]);
+                        assert!(is_whole, "{name}: a part of a batch: {numbers:?}");
+                        scans.fetch_add(1, Ordering::SeqCst);
+                        if is_last {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        println!("{}: {} scans", engine.name(), scans.into_inner());
+    }
+}
+
+#[test]
+fn retail_runs_on_every_engine() {
+    let retail = Retail {
+        orders: 60,
+        seed: 3,
+    };
+    let config = retail.config(3000, 2, 0, Durability::Process);
+    for engine in engines() {
+        let place = tempfile::tempdir().unwrap();
+        let mut setup = setup_of(&*engine, place.path(), Compression::None);
+        config.describe_run(&mut setup);
+        let mut phases = 0;
+        firn_bench::run(
+            engine.open(&setup).unwrap(),
+            &|setup| engine.open(setup),
+            &setup,
+            &config,
+            &Clock::system(),
+            &Silent,
+            &mut |_| phases += 1,
+        )
+        .unwrap_or_else(|error| panic!("{}: {error}", engine.name()));
+        assert_eq!(phases, 2, "{}", engine.name());
     }
 }
 

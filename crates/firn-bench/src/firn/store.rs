@@ -82,10 +82,6 @@ impl Store for FirnStore {
         self.db.write(&changes, &options)
     }
 
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
         self.db.wait_idle()

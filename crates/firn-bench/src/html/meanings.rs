@@ -1,6 +1,6 @@
 //! The meaning of a table's columns, and the source of their figures.
 
-const MEANINGS: [(&str, &str); 13] = [
+const MEANINGS: [(&str, &str); 14] = [
     (
         "operations/s",
         "Operations acknowledged by the seconds from the start to the last acknowledgement, by the benchmark's clock.",
@@ -9,6 +9,11 @@ const MEANINGS: [(&str, &str); 13] = [
         "ratio to the first",
         "Operations/s over that of the first engine in the same round; the median over the rounds. Called the same \
          within 2 %, and unclear if some rounds are above 1 and some below.",
+    ),
+    (
+        "in calls",
+        "Operations by the seconds that a thread spent in them on average, without the generation and the check of \
+         the benchmark.",
     ),
     (
         "p50, p99, p99.9, p99.99",
@@ -36,7 +41,8 @@ const MEANINGS: [(&str, &str); 13] = [
     ),
     (
         "space amp.",
-        "Bytes of storage in use at the end, by the file system's count, per byte of the records loaded.",
+        "Bytes of storage in use at the end, by the file system's count, per byte of the records loaded, or of \
+         those kept if the database has grown.",
     ),
     (
         "CPU/op",

@@ -3,15 +3,16 @@
 use super::text::{bytes, digits, escape, micros, rounds as of_rounds, shortened, whole};
 use crate::matrix::MatrixReport;
 use crate::report::Counted;
-use crate::summary::{Ratios, Spread, WorkloadSummary};
+use crate::summary::{Ratios, SortLatency, Spread, WorkloadSummary};
 use std::collections::BTreeSet;
 
 /// Ratios closer to 1 than this are called the same.
 const SAME: f64 = 0.02;
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "engine",
     "operations/s",
     "ratio to the first",
+    "in calls",
     "p50",
     "p99",
     "p99.9",
@@ -82,6 +83,32 @@ pub(super) fn of_workload(
     )
 }
 
+/// The latencies of each kind of call and class of transaction in the retail workload: one row per
+/// engine and kind. Other workloads have none.
+pub(super) fn of_sorts(report: &MatrixReport, summaries: &[&WorkloadSummary]) -> String {
+    if report.config.retail.is_none() {
+        return String::new();
+    }
+    let head: String = ["engine", "kind", "mean", "p50", "p99", "p99.9"]
+        .map(|column| format!("<th scope=\"col\">{column}</th>"))
+        .concat();
+    let row = |(engine, sort, of): (&str, &str, &SortLatency)| {
+        let spreads = [of.mean_us, of.p50_us, of.p99_us, of.p99_9_us];
+        let cells = spreads.map(|spread| cell(Some(spread), micros, ""));
+        let (engine, sort, cells) = (escape(engine), escape(sort), cells.concat());
+        format!("<tr><th scope=\"row\">{engine}</th><td class=\"text\">{sort}</td>{cells}</tr>\n")
+    };
+    let rows = summaries.iter().flat_map(|summary| {
+        let sorts = summary.latency_by_sort.iter();
+        sorts.map(|(sort, latency)| row((&summary.engine, sort, latency)))
+    });
+    let rows: String = rows.collect();
+    scrolled(
+        "kinds of calls",
+        &format!("<thead><tr>{head}</tr></thead>{rows}"),
+    )
+}
+
 fn row(of: &WorkloadSummary) -> String {
     let [p50, p99, p99_9, p99_99] = of.latency_us;
     let ratio = |choose: fn(&Ratios) -> Option<Spread>| of.ratio.as_ref().and_then(choose);
@@ -91,6 +118,7 @@ fn row(of: &WorkloadSummary) -> String {
             Some(spread) => format!("<td>{}</td>", judged(spread, true)),
             None => "<td>1 <small>the first</small></td>".to_owned(),
         },
+        cell(of.operations_per_call_second, whole, ""),
         cell(Some(p50), micros, ""),
         cell(Some(p99), micros, ""),
         cell(

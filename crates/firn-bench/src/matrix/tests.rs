@@ -74,8 +74,8 @@ fn the_schema_names_every_field_and_its_version() {
     let mut fields = BTreeSet::new();
     let mut report = sample::report();
     report.config.retail = Some(Retail { orders: 1, seed: 1 });
+    report.cells[0].phases[0].harness.kept_bytes = Some(1);
     report.config.reopened_with = vec![[("row_cache".to_owned(), "false".to_owned())].into()];
-    report.cells[0].batches_are_split = true;
     collect(&serde_json::to_value(report).unwrap(), "", &mut fields);
     let missing: Vec<_> = fields
         .iter()
@@ -151,6 +151,19 @@ fn what_would_not_fit_is_refused() {
     }
     let fits = matrix(1 << 60, &[("pm_bytes", "1048576")]).check_room();
     assert!(fits.is_ok(), "what it alone is told counts: {fits:?}");
+    // The advice is to change an option that the command has.
+    let retail = Retail { orders: 8, seed: 1 }.config(1, 1, 0, report.config.durability);
+    assert_eq!(retail.checker_bytes(), 64);
+    for (config, advice) in [
+        (retail, "fewer --orders"),
+        (report.config.clone(), "fewer --records"),
+    ] {
+        let mut wrong = matrix(1 << 20, &[]);
+        (wrong.config, wrong.setup.memory_bytes) = (config, 1 << 60);
+        let error = wrong.check_room().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().ends_with(advice), "{error}");
+    }
 }
 
 /// Files on persistent memory are apart from pools there, and need a directory.

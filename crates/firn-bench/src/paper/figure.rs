@@ -223,9 +223,7 @@ impl Figure {
         Some(match self {
             Figure::SettledSeconds => phase.settled_seconds(),
             Figure::TableWriteAmplification => tables()? / phase.user_bytes.max(1) as f64,
-            Figure::SpaceAmplification => {
-                phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64
-            }
+            Figure::SpaceAmplification => phase.space_amplification(cell.config.loaded_bytes()),
             Figure::OperationsPerSecond => phase.operations_per_second,
             Figure::P999 => phase.latency.p99_9_us,
             Figure::WrittenBytes => phase.written_bytes_by(Counted::Kernel)? as f64,

@@ -1,35 +1,33 @@
 //! The check of every answer, and its errors.
 //!
-//! 1. A row must be there in a version that its order had between the last step that had ended
-//!    before the read and the last that has begun after it, byte for byte.
+//! 1. A row must equal, byte for byte, a version between the last step that ended before the read
+//!    and the last step that began before the read ended.
 //! 2. An index entry must name a row that has the entry's value. If it does not, the entry is
 //!    excused only if the order has changed since the scan began, and if the row had that value at
 //!    an earlier stage. Then both are read again ([`super::hits`]).
-//! 3. The entry that a scan looks for must be found, if its row has the value throughout.
+//! 3. The entry that a scan looks for must be found, if its row has the value throughout, and must
+//!    not be if the row has left it. Likewise every entry of the client's own orders in the range
+//!    of the scan.
 //! 4. Rows that one scan found and one batch wrote must be of the same version.
 
 use super::key::RowId;
 use super::market::{Market, Order};
 use super::row;
 use super::stages::{Stage, Stages};
-use firn_base::{Error, ErrorKind, Result};
+use crate::record::wrong_answer;
+use firn_base::{Error, Result};
 use std::fmt::Display;
 
 /// The error for an answer that is not what was written.
 pub(super) fn wrong(key: &[u8], expected: impl Display, found: impl Display) -> Error {
     let key = key.escape_ascii();
-    Error::new(
-        ErrorKind::Corruption,
-        format!("a wrong answer: `{key}`: expected {expected}, found {found}"),
-    )
+    wrong_answer(format_args!("`{key}`: expected {expected}, found {found}"))
 }
 
 /// The expected contents.
 pub(super) struct Checker {
     pub(super) market: Market,
     pub(super) stages: Stages,
-    /// True if batches are atomic and scans see them whole.
-    pub(super) is_atomic: bool,
 }
 
 impl Checker {
@@ -70,7 +68,7 @@ impl Checker {
         row::write(order, row, version, &mut written);
         if written != value {
             let expected = format!("the bytes of version {version}");
-            return Err(wrong(key, expected, "others"));
+            return Err(wrong(key, expected, "different bytes"));
         }
         Ok(Some(version))
     }
@@ -82,7 +80,7 @@ impl Checker {
     /// [`ErrorKind::Corruption`] if the scan saw a part of a batch.
     pub(super) fn same_batch(&self, key: &[u8], versions: &[Option<u8>]) -> Result<()> {
         let all_equal = versions.windows(2).all(|pair| pair[0] == pair[1]);
-        if all_equal || !self.is_atomic {
+        if all_equal {
             return Ok(());
         }
         let shown = |version: &Option<u8>| version.map_or("none".to_owned(), |v| v.to_string());

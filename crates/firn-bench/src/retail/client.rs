@@ -6,9 +6,11 @@
 use super::market::Market;
 use firn_base::seed::Seed;
 
-/// Percent of the queries to the newest orders, a twentieth of all, and to the newest fifth.
+/// Percent of the queries for hot orders, which are the newest twentieth.
 const HOT_PERCENT: u64 = 60;
+/// Percent of the queries for warm orders.
 const WARM_PERCENT: u64 = 30;
+/// The newest one in this many orders are warm.
 const WARM_SHARE: u64 = 5;
 
 /// One client.
@@ -73,6 +75,13 @@ impl Client {
     /// True if order `number` is this client's.
     pub(super) fn owns(&self, number: u64) -> bool {
         number % self.threads == self.thread
+    }
+
+    /// The numbers of this client's orders from `number` on, without an end.
+    pub(super) fn own_from(&self, number: u64) -> impl Iterator<Item = u64> {
+        let (thread, threads) = (self.thread, self.threads);
+        let first = number.saturating_sub(thread).div_ceil(threads) * threads + thread;
+        (0..).map(move |at| first + at * threads)
     }
 
     /// The order that a query is about. Every second one is this client's own.

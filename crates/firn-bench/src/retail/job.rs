@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The state that the phases of a run share.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
-    pub(super) checker: Checker,
+    pub(super) checker: Arc<Checker>,
     /// One for each thread.
     clients: Vec<Mutex<Client>>,
     seed: u64,
@@ -30,17 +30,32 @@ impl Shared {
     pub(super) fn new(store: Arc<dyn Store>, retail: Retail, threads: usize) -> Self {
         let market = Market::new(retail);
         let client = |thread| Mutex::new(Client::new(&market, thread, threads as u64));
-        let checker = Checker {
+        let checker = Arc::new(Checker {
             market,
             stages: Stages::new(),
-            is_atomic: store.is_atomic(),
-        };
+        });
         Self {
             store,
             checker,
             clients: (0..threads as u64).map(client).collect(),
             seed: retail.seed,
         }
+    }
+
+    /// Bytes of keys and values in the database, if no step is under way.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let Checker { market, stages } = &*self.checker;
+        let bytes = |number| {
+            let order = market.order(number);
+            market.contents(&order, stages.stage(number).ended).bytes
+        };
+        (0..self.orders()).map(bytes).sum()
+    }
+
+    /// The number after that of the newest order of any client.
+    pub(super) fn orders(&self) -> u64 {
+        let newest = self.clients.iter().map(|client| client.lock().newest());
+        newest.max().map_or(0, |newest| newest + 1)
     }
 }
 
@@ -87,8 +102,7 @@ impl Job {
     /// Does the client's share of the transactions, and more until the time is up.
     fn transact(&self, worker: &mut Worker<'_>) -> Result<()> {
         let share = worker.client.share_of(self.phase.operations);
-        let time_is_up =
-            || self.clock.now_ns() - self.start_ns >= self.phase.seconds_min * 1_000_000_000;
+        let time_is_up = || self.phase.time_is_up(self.clock.now_ns() - self.start_ns);
         let mut done = 0;
         while (done < share || !time_is_up()) && !self.is_stopped() {
             self.begun.fetch_add(1, Ordering::Relaxed);

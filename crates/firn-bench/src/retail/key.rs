@@ -15,7 +15,9 @@ const BYTES: (usize, usize) = (
 );
 
 /// A row: its table, its order and its line among the order's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// The rows of a table are ordered as their primary keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RowId {
     pub(super) table: usize,
     pub(super) order: u64,

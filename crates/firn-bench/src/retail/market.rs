@@ -11,10 +11,12 @@ use std::io::Write;
 
 /// Orders placed in an hour.
 const ORDERS_AN_HOUR: u64 = 64;
+/// Fewest lines of an order.
 const LINES_MIN: u64 = 7;
+/// Most lines of an order.
 const LINES_MAX: u64 = 12;
 
-/// The whole of customers, shops and so on, in proportion to the orders loaded.
+/// The numbers of customers, shops, products and couriers, in proportion to the orders loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Market {
     seed: u64,
@@ -33,13 +35,15 @@ pub(super) struct Order {
     pub(super) life: Life,
     /// The number of its lines.
     pub(super) lines: u8,
-    chance: u64,
+    pub(super) chance: u64,
     market: Market,
 }
 
-/// A number of entries, and the bytes of their keys and values.
+/// Numbers of rows and of entries, and the bytes of their keys and values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Contents {
+    pub(super) rows: u64,
+    /// Rows and index entries.
     pub(super) entries: u64,
     pub(super) bytes: u64,
 }
@@ -49,6 +53,7 @@ impl std::ops::Add for Contents {
 
     fn add(self, other: Self) -> Self {
         Self {
+            rows: self.rows + other.rows,
             entries: self.entries + other.entries,
             bytes: self.bytes + other.bytes,
         }
@@ -94,6 +99,18 @@ impl Order {
             Rows::One | Rows::Lines => (1..=stage).rev().find(|version| writes(*version)),
             Rows::PerStep => Some(row.line).filter(|v| (1..=stage).contains(v) && writes(*v)),
         }
+    }
+
+    /// The rows of `table` that exist at `stage`, in the order of their primary keys.
+    pub(super) fn rows_at(&self, table: usize, stage: u8) -> impl Iterator<Item = RowId> {
+        let lines = match TABLES[table].rows {
+            Rows::One => 0..1,
+            Rows::Lines => 0..self.lines,
+            Rows::PerStep => 1..stage + 1,
+        };
+        let order = self.number;
+        let rows = lines.map(move |line| RowId { table, order, line });
+        rows.filter(move |row| self.version_of(*row, stage).is_some())
     }
 
     /// The rows that the step of `version` writes, all in that version.
@@ -144,8 +161,7 @@ impl Order {
         };
     }
 
-    /// True if the first version with the value that `index` has at `version` in line `line` is
-    /// reached by `stage`.
+    /// True if some version up to `stage` of `row` had the index key that begins with `prefix`.
     pub(super) fn has_had(&self, prefix: &[u8], index: Index, row: RowId, stage: u8) -> bool {
         let mut other = Vec::with_capacity(prefix.len());
         (1..=stage).any(|version| {
@@ -165,7 +181,7 @@ impl Market {
         for (row, version) in rows.filter(|(row, v)| order.version_of(*row, stage) == Some(*v)) {
             key.clear();
             row.write(&mut key);
-            let mut bytes = key.len() + row::bytes_of(row, version);
+            let mut bytes = key.len() + row::bytes_of(order, row, version);
             let indexes = TABLES[row.table].indexes.len();
             for column in 0..indexes {
                 key.clear();
@@ -178,6 +194,7 @@ impl Market {
             }
             sum = sum
                 + Contents {
+                    rows: 1,
                     entries: 1 + indexes as u64,
                     bytes: bytes as u64,
                 };

@@ -19,6 +19,7 @@
 //! | transactions | 50 % steps of orders, 35 % index queries, 15 % queries by primary key |
 //! | a step | a read of the order's row, then one batch; a load has no reads |
 //! | targets of queries | 60 % newest twentieth, 30 % newest fifth, 10 % any |
+//! | value of an index query | a quarter of those that change: one that the row has left |
 //! | rows of an index query | 1 to 10; up to 20 of a customer |
 //!
 //! 1. All contents are a function of (seed, order, step), so every row and index entry that was
@@ -27,6 +28,8 @@
 //!    of orders, so a thread's transactions depend on the seed and the number of threads alone.
 //! 3. A row comes before its index entries in a batch, so that an entry that was seen names a row
 //!    that is at least as new.
+//! 4. After the run, outside of every figure, the whole database is compared with what was written,
+//!    and once more after it was closed and opened.
 
 mod batch;
 mod check;
@@ -38,14 +41,16 @@ mod life;
 mod market;
 mod query;
 mod row;
+mod scan_result;
 mod stages;
+mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod transaction;
 
 use crate::measure::Place;
-use crate::phase::{Phase, Watch};
+use crate::phase::Watch;
 use crate::record::Values;
 use crate::report::PhaseReport;
 use crate::run::RunConfig;
@@ -62,7 +67,10 @@ use std::sync::Arc;
 
 /// Orders whose sizes stand for those of all.
 const SAMPLED_ORDERS: u64 = 256;
+/// Most orders of a load.
 const ORDERS_MAX: u64 = 1 << 24;
+/// Transactions by which one order is added: half are steps, and an order has 10 on average.
+const TRANSACTIONS_AN_ORDER: u64 = 20;
 
 /// The parameters of the retail workload, beside those of every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,22 +124,49 @@ impl Retail {
         Ok(())
     }
 
+    /// Rows and index entries in the database after the load.
+    pub(crate) fn loaded_rows(&self) -> (u64, u64) {
+        let sizes = self.sizes();
+        (sizes.rows, sizes.entries - sizes.rows)
+    }
+
     /// Bytes of keys and values in the database after the load.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         self.sizes().bytes
     }
 
+    /// Bytes of keys and values in the database after the load and `transactions`.
+    pub(crate) fn bytes_after(&self, transactions: u64) -> u64 {
+        self.grown(self.sizes().bytes, transactions)
+    }
+
+    /// Rows and index entries in the database after the load and `transactions`.
+    pub(crate) fn entries_after(&self, transactions: u64) -> u64 {
+        self.grown(self.sizes().entries, transactions)
+    }
+
+    /// The sum over the orders loaded and those that `transactions` add, of which the loaded ones
+    /// have `loaded`.
+    fn grown(&self, loaded: u64, transactions: u64) -> u64 {
+        let of_one = loaded / self.orders.clamp(1, ORDERS_MAX);
+        let placed = transactions / TRANSACTIONS_AN_ORDER;
+        loaded.saturating_add(of_one.saturating_mul(placed))
+    }
+
     /// The sizes of the loaded database, from those of the first orders at the end of their lives.
     fn sizes(&self) -> market::Contents {
         let market = Market::new(*self);
-        let sampled = self.orders.clamp(1, SAMPLED_ORDERS);
+        // More are refused later, with a clear error.
+        let orders = self.orders.min(ORDERS_MAX);
+        let sampled = orders.clamp(1, SAMPLED_ORDERS);
         let mut sum = market::Contents::default();
         for number in 0..sampled {
             let order = market.order(number);
             sum = sum + market.contents(&order, order.life.len());
         }
-        let all = |of: u64| of * self.orders / sampled;
+        let all = |of: u64| of * orders / sampled;
         market::Contents {
+            rows: all(sum.rows),
             entries: all(sum.entries),
             bytes: all(sum.bytes),
         }
@@ -139,13 +174,16 @@ impl Retail {
 }
 
 /// Runs the load and the transactions of `config` on an empty `store`. After each it waits until
-/// the store is at rest. Each report is passed to `done` as soon as it is available.
+/// the store is at rest. Each report is passed to `done` as soon as it is available. Then all of
+/// the database is compared with what was written, and once more after it was closed and opened
+/// with `open`.
 ///
 /// # Errors
 /// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong
 /// answer.
 pub(crate) fn run(
-    store: &Arc<dyn Store>,
+    store: Arc<dyn Store>,
+    open: &dyn Fn() -> Result<Arc<dyn Store>>,
     directory: &Path,
     (retail, config): (Retail, &RunConfig),
     clock: &Clock,
@@ -154,29 +192,23 @@ pub(crate) fn run(
 ) -> Result<()> {
     let shared = Arc::new(Shared::new(store.clone(), retail, config.threads));
     let place = Place {
-        store: &**store,
+        store: &*store,
         directory,
         clock,
     };
     for workload in &config.workloads {
-        let operations = if workload.fills() {
-            retail.orders
-        } else {
-            config.operations
-        };
-        let phase = Phase {
-            workload: workload.clone(),
-            operations,
-            threads: config.threads,
-            durability: config.durability,
-            seconds_min: config.seconds_min,
-            rate: None,
-            theta: 0.0,
-            settle: true,
-        };
+        let phase = config.phase(workload);
         let job = || Job::new(shared.clone(), phase.clone(), clock.clone());
-        let (report, _) = place.measure(&phase, job, watch)?;
+        let (mut report, _) = place.measure(&phase, job, watch)?;
+        report.harness.kept_bytes = Some(shared.kept_bytes());
         done(report);
     }
-    Ok(())
+    let (checker, orders) = (shared.checker.clone(), shared.orders());
+    sweep::sweep(&*store, (&checker, orders), "sweep", watch)?;
+    // These are the only handles, because no phase is running.
+    drop((shared, store));
+    watch.begin("open", 0);
+    let store = open();
+    watch.end();
+    sweep::sweep(&*store?, (&checker, orders), "sweep-opened", watch)
 }

@@ -13,6 +13,8 @@ const ROWS_MAX: u64 = 10;
 const CUSTOMER_ROWS_MAX: usize = 20;
 /// One in this many queries by primary key is for all lines of an order.
 const LINES_ONE_IN: u64 = 3;
+/// One in this many index queries for a value that changes is for one that the row has left.
+const LEFT_ONE_IN: u64 = 4;
 
 /// A query by primary key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +31,14 @@ pub(super) struct IndexQuery {
     pub(super) target: RowId,
     /// The version of `target` whose value is looked for.
     pub(super) version: u8,
+    /// False if `target` has left that value, so that no entry may have it.
+    pub(super) is_present: bool,
     /// The row with the smallest primary key wanted.
     pub(super) from: RowId,
     pub(super) rows: usize,
 }
 
-/// Any line number of `order` in `table`, of those that exist at `stage` or may be empty.
+/// A random line number of `order` in `table`; the row may not exist at `stage`.
 fn line(order: &Order, table: usize, stage: u8, seed: &mut Seed) -> u8 {
     (match TABLES[table].rows {
         Rows::One => 0,
@@ -70,8 +74,8 @@ impl KeyQuery {
 }
 
 impl IndexQuery {
-    /// A query for a value of a row of the client's own orders, or for one that never changes and
-    /// is there from the first step on.
+    /// A query for a value that a row of the client's own orders has or has left, or for one that
+    /// never changes and is there from the first step on.
     pub(super) fn choose(
         client: &Client,
         market: &Market,
@@ -103,14 +107,40 @@ impl IndexQuery {
             }
             false => (target, 1 + seed.below(ROWS_MAX) as usize),
         };
+        let may_have_left = is_own && !index.field().is_fixed() && seed.one_in(LEFT_ONE_IN);
+        let left = may_have_left.then(|| left_version(&order, (target, version), index, seed));
+        let left = left.flatten();
         Self {
             index,
             target,
-            version,
+            version: left.unwrap_or(version),
+            is_present: left.is_none(),
             from,
             rows,
         }
     }
+}
+
+/// A random version of `row` before `version` whose entry in `index` was a different one; `None` if
+/// there is none.
+fn left_version(
+    order: &Order,
+    (row, version): (RowId, u8),
+    index: Index,
+    seed: &mut Seed,
+) -> Option<u8> {
+    let value_at = |version: u8| {
+        let mut value = Vec::new();
+        index.write_prefix(order, row.line, version, &mut value);
+        value
+    };
+    let value = value_at(version);
+    let written = (1..version).filter(|earlier| order.version_of(row, *earlier) == Some(*earlier));
+    let left: Vec<u8> = written
+        .filter(|earlier| value_at(*earlier) != value)
+        .collect();
+    let at = seed.below(left.len().max(1) as u64) as usize;
+    left.get(at).copied()
 }
 
 /// The lines of order `number`.

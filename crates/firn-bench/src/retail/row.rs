@@ -6,18 +6,22 @@
 //! | 1 | its version |
 //! | 10 x (2 + n) | the columns, each behind its length: first those with an index, then data |
 //!
-//! Data is derived from row and version, so that a reader can compare every byte. The value of an
-//! index entry is the CRC-32C of its key.
+//! Data is derived from seed, row and version, so that a reader can compare every byte. The value
+//! of an index entry is the CRC-32C of its key.
 
 use super::key::RowId;
 use super::market::Order;
 use super::tables::TABLES;
+use crate::record;
 use crate::size::Sizes;
 use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 
+/// Columns of a row.
 const COLUMNS: usize = 10;
+/// Bytes before the columns.
 const HEAD_BYTES: usize = 9;
+/// Bytes of the shortest and of the longest row.
 const BYTES: (usize, usize) = (768, 1280);
 /// Bytes of the value of an index entry.
 pub(super) const ENTRY_BYTES: usize = 4;
@@ -31,14 +35,19 @@ fn id(row: RowId) -> u64 {
     (row.table as u64) << 56 | row.order << 16 | u64::from(row.line)
 }
 
-/// Bytes of `row` in `version`.
-pub(super) fn bytes_of(row: RowId, version: u8) -> usize {
-    sizes().of(mix(id(row)) ^ u64::from(version))
+/// A random word of `row` of `order`.
+fn chance(order: &Order, row: RowId) -> u64 {
+    mix(id(row) ^ order.chance)
+}
+
+/// Bytes of `row` of `order` in `version`.
+pub(super) fn bytes_of(order: &Order, row: RowId, version: u8) -> usize {
+    sizes().of(chance(order, row) ^ u64::from(version))
 }
 
 /// Writes `row` of `order` in `version` into `value`.
 pub(super) fn write(order: &Order, row: RowId, version: u8, value: &mut Vec<u8>) {
-    let bytes = bytes_of(row, version);
+    let bytes = bytes_of(order, row, version);
     value.clear();
     value.extend_from_slice(&id(row).to_le_bytes());
     value.push(version);
@@ -50,16 +59,14 @@ pub(super) fn write(order: &Order, row: RowId, version: u8, value: &mut Vec<u8>)
         let length = (value.len() - at - 2) as u16;
         value[at..at + 2].copy_from_slice(&length.to_le_bytes());
     }
-    let mut seed = Seed::new(mix(id(row)) ^ mix(u64::from(version)));
+    let mut seed = Seed::new(chance(order, row) ^ mix(u64::from(version)));
     for left in (1..=COLUMNS - indexes.len()).rev() {
         // The columns share the rest equally.
         let length = (bytes - value.len()) / left - 2;
         value.extend_from_slice(&(length as u16).to_le_bytes());
         let at = value.len();
         value.resize(at + length, 0);
-        let (random, repeated) = value[at..].split_at_mut(length.div_ceil(2));
-        seed.fill(random);
-        repeated.copy_from_slice(&random[..repeated.len()]);
+        record::fill(&mut value[at..], length.div_ceil(2), &mut seed);
     }
     debug_assert_eq!(value.len(), bytes);
 }

@@ -2,8 +2,8 @@
 //!
 //! One word per order: the time of the last end (48 bits), in ends of any step; the steps begun
 //! (8); the steps ended (8). An order's steps are one thread's, one after the other, so:
-//! 1. whoever reads sees the effects of all steps that had ended before, and of none that begins
-//!    after;
+//! 1. a reader sees the effects of every step that ended before its read, and of none that began
+//!    after it;
 //! 2. if no step is under way after a read and the last one ended before a scan began, scan and
 //!    read both had to see exactly that stage.
 //!
@@ -13,7 +13,9 @@ use firn_base::{Error, Result};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Orders of a segment.
 const SEGMENT_ORDERS: usize = 1 << 14;
+/// Most segments.
 const SEGMENTS: usize = 1 << 12;
 
 /// The stages of all orders. Memory is taken as orders are placed.

@@ -65,6 +65,11 @@ impl Field {
         }
     }
 
+    /// True if all rows of an order in a table have the same value, in every version.
+    pub(super) fn is_of_order(self) -> bool {
+        self.is_fixed() && self != Field::Kind
+    }
+
     /// True if no update of a row changes it.
     pub(super) fn is_fixed(self) -> bool {
         matches!(

@@ -7,9 +7,10 @@ use super::job::Shared;
 use super::key::RowId;
 use super::market::Order;
 use super::query::{IndexQuery, KeyQuery, line_of};
+use super::scan_result::ScanResult;
 use super::tables::ORDERS;
 use crate::phase::Phase;
-use crate::tally::{Sort, Tally};
+use crate::tally::{Class, Sort, Tally};
 use crate::workload::Action;
 use firn_base::Result;
 use firn_base::clock::Clock;
@@ -29,36 +30,8 @@ pub(super) struct Worker<'a> {
     batch: Batch,
     /// The answer to the last get.
     value: Vec<u8>,
-}
-
-/// The entries that a scan found, in one buffer.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    bytes: Vec<u8>,
-    /// The end of each key and of each value.
-    ends: Vec<(usize, usize)>,
-}
-
-impl Found {
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(value);
-        self.ends.push((key_end, self.bytes.len()));
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Keys and values, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
-        let entry = |(at, (key_end, end)): (usize, &(usize, usize))| {
-            (&self.bytes[at..*key_end], &self.bytes[*key_end..*end])
-        };
-        starts.zip(&self.ends).map(entry)
-    }
+    /// The answer to the last scan.
+    pub(super) scanned: ScanResult,
 }
 
 impl<'a> Worker<'a> {
@@ -81,6 +54,7 @@ impl<'a> Worker<'a> {
             spent_ns: 0,
             batch: Batch::default(),
             value: Vec::new(),
+            scanned: ScanResult::default(),
         })
     }
 
@@ -89,7 +63,7 @@ impl<'a> Worker<'a> {
         self.spent_ns = 0;
         let (checker, thread) = (&self.shared.checker, self.client.thread);
         let action = self.phase.workload.action(thread, &mut self.seed);
-        match action {
+        let class = match action {
             Action::Scan => {
                 let query = IndexQuery::choose(
                     self.client,
@@ -98,27 +72,34 @@ impl<'a> Worker<'a> {
                     &mut self.seed,
                 );
                 self.index_query(&query)?;
+                Class::IndexQuery
             }
-            Action::Read => match KeyQuery::choose(self.client, &checker.market, &mut self.seed) {
-                KeyQuery::Row(row) => self.row_query(row)?,
-                KeyQuery::Lines(number) => self.lines_query(number)?,
-            },
-            _ => self.step(true)?,
-        }
-        self.end(action == Action::Scan)
+            Action::Read => {
+                match KeyQuery::choose(self.client, &checker.market, &mut self.seed) {
+                    KeyQuery::Row(row) => self.row_query(row)?,
+                    KeyQuery::Lines(number) => self.lines_query(number)?,
+                }
+                Class::KeyQuery
+            }
+            _ => {
+                self.step(true)?;
+                Class::Step
+            }
+        };
+        self.end(class)
     }
 
     /// Does the next step of a load.
     pub(super) fn load_step(&mut self) -> Result<()> {
         self.spent_ns = 0;
         self.step(false)?;
-        self.end(false)
+        self.end(Class::Step)
     }
 
-    fn end(&mut self, is_index_query: bool) -> Result<()> {
+    fn end(&mut self, class: Class) -> Result<()> {
         let now = self.clock.now_ns();
         self.tally
-            .transaction(is_index_query, self.spent_ns, now, self.start_ns)
+            .transaction(class, self.spent_ns, now, self.start_ns)
     }
 
     /// Makes `call` and counts its time.
@@ -132,34 +113,58 @@ impl<'a> Worker<'a> {
     }
 
     /// True if there is a value at `key`, which is then in `self.value`.
-    pub(super) fn get(&mut self, key: &[u8]) -> Result<bool> {
-        self.timed(Sort::Read, |this| {
-            let value = &mut this.value;
-            value.clear();
-            this.shared
-                .store
-                .get(key, &mut |found| value.extend_from_slice(found))
-        })
+    fn get(&mut self, key: &[u8]) -> Result<bool> {
+        self.value.clear();
+        self.timed(Sort::Read, |this| this.get_into(key))
     }
 
-    /// The entries from `from` on, `count` at most.
-    pub(super) fn scan(&mut self, from: &[u8], count: usize) -> Result<Found> {
-        self.timed(Sort::Scan, |this| {
-            let mut found = Found::default();
-            this.shared
-                .store
-                .scan(from, count, &mut |key, value| found.push(key, value))?;
-            Ok(found)
+    /// The same as a call of the harness, which has no part in the figures.
+    pub(super) fn get_untimed(&mut self, key: &[u8]) -> Result<bool> {
+        self.value.clear();
+        self.get_into(key)
+    }
+
+    fn get_into(&mut self, key: &[u8]) -> Result<bool> {
+        let value = &mut self.value;
+        let store = &self.shared.store;
+        store.get(key, &mut |found| value.extend_from_slice(found))
+    }
+
+    /// Finds the entries from `from` on, `count` at most.
+    pub(super) fn scan(
+        &mut self,
+        sort: Sort,
+        (from, count): (&[u8], usize),
+        found: &mut ScanResult,
+    ) -> Result<()> {
+        found.clear();
+        self.timed(sort, |this| {
+            let store = &this.shared.store;
+            store.scan(from, count, &mut |key, value| found.push(key, value))
         })
     }
 
     /// Reads `row` of `order`, checks it, and returns its version.
     pub(super) fn read(&mut self, order: &Order, row: RowId) -> Result<Option<u8>> {
+        self.read_by(Self::get, order, row)
+    }
+
+    /// The same as a call of the harness, which has no part in the figures.
+    pub(super) fn read_untimed(&mut self, order: &Order, row: RowId) -> Result<Option<u8>> {
+        self.read_by(Self::get_untimed, order, row)
+    }
+
+    fn read_by(
+        &mut self,
+        get: fn(&mut Self, &[u8]) -> Result<bool>,
+        order: &Order,
+        row: RowId,
+    ) -> Result<Option<u8>> {
         let checker = &self.shared.checker;
         let mut key = Vec::new();
         row.write(&mut key);
         let before = checker.stages.stage(order.number);
-        let is_there = self.get(&key)?;
+        let is_there = get(self, &key)?;
         let after = checker.stages.stage(order.number);
         let found = is_there.then_some(&*self.value);
         checker.row(order, (row, &key), found, (before, after))
@@ -181,12 +186,14 @@ impl<'a> Worker<'a> {
         }
         let version = checker.stages.begin(number)?;
         self.batch.fill(&order, version);
-        let durability = self.phase.durability;
-        self.timed(Sort::Write, |this| {
-            this.shared.store.write(&this.batch.changes(), durability)
-        })?;
+        let (store, durability) = (&self.shared.store, self.phase.durability);
+        let batch = std::mem::take(&mut self.batch);
+        let changes = batch.changes();
+        self.timed(Sort::Write, |_| store.write(&changes, durability))?;
         checker.stages.end(number)?;
-        self.tally.user_bytes += self.batch.byte_size();
+        self.tally.user_bytes += batch.byte_size();
+        drop(changes);
+        self.batch = batch;
         if version == order.life.len() {
             self.client.close(number);
         }
@@ -199,16 +206,18 @@ impl<'a> Worker<'a> {
     }
 
     /// Scans all lines of order `number`, which are written by the same steps.
-    fn lines_query(&mut self, number: u64) -> Result<()> {
+    pub(super) fn lines_query(&mut self, number: u64) -> Result<()> {
         let checker = &self.shared.checker;
         let order = checker.market.order(number);
         let mut first = Vec::new();
         line_of(number, 0).write(&mut first);
+        let mut scanned = std::mem::take(&mut self.scanned);
         let before = checker.stages.stage(number);
-        let found = self.scan(&first, usize::from(order.lines))?;
+        let range = (&*first, usize::from(order.lines));
+        self.scan(Sort::LinesScan, range, &mut scanned)?;
         let after = checker.stages.stage(number);
         let (mut versions, mut key) = (Vec::new(), Vec::new());
-        let mut found = found.iter().peekable();
+        let mut found = scanned.iter().peekable();
         for line in 0..order.lines {
             let row = line_of(number, line);
             key.clear();
@@ -216,6 +225,8 @@ impl<'a> Worker<'a> {
             let value = found.next_if(|(at, _)| *at == key).map(|(_, value)| value);
             versions.push(checker.row(&order, (row, &key), value, (before, after))?);
         }
+        drop(found);
+        self.scanned = scanned;
         checker.same_batch(&first, &versions)
     }
 }

@@ -6,7 +6,7 @@ use crate::counters::{Counters, Traffic};
 use crate::engine::{Compression, Setup};
 use crate::latency::Latencies;
 use crate::record::Values;
-use crate::report::Timeline;
+use crate::report::{Harness, Timeline};
 use crate::run::RunConfig;
 use crate::size::Sizes;
 use crate::workload::Workload;
@@ -46,7 +46,11 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         device: None,
         cpu_seconds: 0.5,
         peak_memory_bytes: Some(100),
-        checker_bytes: 40,
+        harness: Harness {
+            call_seconds: 0.25,
+            checker_bytes: 40,
+            kept_bytes: None,
+        },
     }
 }
 
@@ -248,17 +252,6 @@ fn persistent_memory_counts_where_the_kernel_sees_it() {
             usize::from(noted)
         );
     }
-}
-
-#[test]
-fn batches_that_were_split_are_noted() {
-    let mut split = cell("x", 0, vec![phase("load", 10.0, 1)]);
-    split.batches_are_split = true;
-    let notes = Summary::of(&[split]).notes;
-    assert!(
-        notes.len() == 1 && notes[0].contains("one by one"),
-        "{notes:?}"
-    );
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::interrupt;
 use super::place::Place;
-use super::tables::{notes, ratios, sorts_table, summary_table, traffic};
+use super::tables::{notes, ratios, sorts_table, summary_table};
+use super::traffic::traffic;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::print;

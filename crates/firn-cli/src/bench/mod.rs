@@ -10,6 +10,7 @@ mod quick;
 mod report;
 mod retail;
 mod tables;
+mod traffic;
 mod ycsb;
 
 pub(crate) use interrupt::wait_if_interrupted;

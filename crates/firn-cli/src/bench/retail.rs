@@ -8,7 +8,7 @@ use firn_bench::{Engines, Retail as Orders};
 
 #[derive(Debug, Args)]
 pub(super) struct Retail {
-    /// Orders to load, of about 100 KB each: about 40 KB of it stay
+    /// Orders to load. Each writes about 100 KB, of which about 40 KB remain
     #[arg(long, value_name = "N", default_value_t = 40_000)]
     orders: u64,
     /// Minimum transactions after the load: steps of orders, index queries and key queries

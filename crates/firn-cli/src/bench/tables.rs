@@ -7,7 +7,6 @@ use firn_bench::{
     Counted, MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, SortLatency, Spread,
     Summary, Workload, WorkloadSummary,
 };
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Rate and latencies, one line per workload.
@@ -50,6 +49,7 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
         "engine",
         "ops/s",
         "ratio",
+        "in calls",
         "p50",
         "p99",
         "p99.9",
@@ -81,6 +81,10 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
             count(row.operations_per_second.median),
         ];
         cells.push(ratio(&|ratios| Some(ratios.operations_per_second)));
+        cells.push(or_dash(
+            row.operations_per_call_second
+                .map(|rate| count(rate.median)),
+        ));
         cells.extend(row.latency_us.map(|latency| micros(latency.median)));
         cells.extend([
             format!("{:.1}", row.settled_seconds.median),
@@ -139,37 +143,6 @@ pub(super) fn sorts_table(summary: &Summary) -> Table {
         }
     }
     table
-}
-
-/// Bytes written by medium and cause, by the engines' counts: one line per workload and engine, the
-/// medians of the rounds.
-pub(super) fn traffic(report: &MatrixReport) -> String {
-    let mut lines = Vec::new();
-    for (index, workload) in report.config.workloads.iter().enumerate() {
-        for engine in &report.engines {
-            let mut causes: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
-            let cells = report.cells.iter().filter(|c| c.engine == engine.name);
-            for traffic in cells
-                .filter_map(|cell| cell.phases.get(index))
-                .flat_map(|phase| &phase.engine.traffic)
-                .filter(|traffic| traffic.written_bytes > 0)
-            {
-                let cause = (traffic.medium.as_str(), traffic.cause.as_str());
-                let bytes = traffic.written_bytes as f64;
-                causes.entry(cause).or_default().push(bytes);
-            }
-            let shown = |((medium, cause), bytes): ((&str, &str), Vec<f64>)| {
-                let median = Spread::of(bytes).map_or(0.0, |spread| spread.median);
-                format!("{medium} {cause} {}", ByteSize(median as u64))
-            };
-            let causes: Vec<String> = causes.into_iter().map(shown).collect();
-            if !causes.is_empty() {
-                let causes = causes.join(", ");
-                lines.push(format!("written, {workload}, {}: {causes}", engine.name));
-            }
-        }
-    }
-    lines.join("\n")
 }
 
 /// The mark of a count that the kernel provides.
@@ -280,14 +253,15 @@ pub(super) fn notes(report: &MatrixReport) -> String {
         .cells
         .iter()
         .flat_map(|cell| &cell.phases)
-        .map(|phase| phase.checker_bytes)
+        .map(|phase| phase.harness.checker_bytes)
         .max();
     line(format!(
         "memory of the check, left out above: {}",
         ByteSize(checker.unwrap_or(0))
     ));
     line(
-        "written: to zero compaction debt, by the engine's count, or by the kernel's for the process (k) if the engine \
+        "in calls: operations by the seconds in them, without their generation and check; written: to zero \
+         compaction debt, by the engine's count, or by the kernel's for the process (k) if the engine \
          does not count all; read: by the kernel's"
             .to_owned(),
     );

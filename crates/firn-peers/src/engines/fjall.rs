@@ -168,10 +168,6 @@ impl Store for FjallStore {
         self.persist(durability)
     }
 
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
     fn settle(&self) -> Result<()> {
         self.records
             .rotate_memtable_and_wait()

@@ -136,10 +136,6 @@ impl Store for LevelDbStore {
             .map_err(failed("write"))
     }
 
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
     fn settle(&self) -> Result<()> {
         self.database.flush();
         // A running compaction shows in the statistics only when it ends, but its output grows in

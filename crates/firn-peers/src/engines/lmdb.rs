@@ -217,10 +217,6 @@ impl Store for LmdbStore {
         })
     }
 
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
     /// Runs the sync that [`Durability::Process`] left out. There is no background work.
     fn settle(&self) -> Result<()> {
         self.env.force_sync().map_err(|error| failed("sync", error))

@@ -186,10 +186,6 @@ impl Store for RedbStore {
         })
     }
 
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
     /// Runs the sync that [`Durability::Process`] left out. There is no background work.
     fn settle(&self) -> Result<()> {
         self.transact(0, Durability::Power, |_| Ok(()))

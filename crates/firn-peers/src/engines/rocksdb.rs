@@ -331,10 +331,6 @@ impl Store for RocksDbStore {
             .map_err(|error| failed("write", error))
     }
 
-    fn is_atomic(&self) -> bool {
-        true
-    }
-
     fn settle(&self) -> Result<()> {
         let mut wait = WaitForCompactOptions::default();
         wait.set_flush(true);

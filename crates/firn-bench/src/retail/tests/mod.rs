@@ -1,6 +1,6 @@
 //! Tests of the generator: the shapes of orders, their batches, and the choice of queries.
 
-mod beside;
+mod concurrent_steps;
 
 use super::batch::Batch;
 use super::client::Client;
@@ -196,6 +196,25 @@ fn a_seed_gives_its_queries() {
     assert_ne!(a, other);
 }
 
+/// Rows of the same id and version have other sizes and other data with another seed.
+#[test]
+fn a_seed_gives_its_rows() {
+    let rows = |seed: u64| {
+        let order = Market::new(Retail { seed, ..RETAIL }).order(0);
+        let row = |row: RowId| {
+            let mut value = Vec::new();
+            row::write(&order, row, 1, &mut value);
+            value
+        };
+        order.rows_of_step(1).take(7).map(row).collect::<Vec<_>>()
+    };
+    let (of_one, of_other) = (rows(1), rows(2));
+    assert_eq!(of_one, rows(1));
+    let pairs = || of_one.iter().zip(&of_other);
+    assert!(pairs().any(|(one, other)| one.len() != other.len()));
+    assert!(pairs().all(|(one, other)| one[one.len() - 64..] != other[other.len() - 64..]));
+}
+
 #[test]
 fn recent_orders_are_read_most() {
     let (client, by_key, by_index) = queries(3);
@@ -222,6 +241,39 @@ fn recent_orders_are_read_most() {
     assert!(by_index.iter().any(|query| !query.index.field().is_fixed()));
 }
 
+/// A quarter of the queries for a value that changes are for one that the row has left, if there
+/// was one.
+#[test]
+fn some_queries_are_for_a_value_that_a_row_has_left() {
+    let (client, _, by_index) = queries(4);
+    let market = Market::new(RETAIL);
+    let value_at = |query: &IndexQuery, version: u8| {
+        let (order, mut value) = (market.order(query.target.order), Vec::new());
+        query
+            .index
+            .write_prefix(&order, query.target.line, version, &mut value);
+        value
+    };
+    let (mut changing, mut left) = (0, 0);
+    for query in &by_index {
+        let order = market.order(query.target.order);
+        let stage = if client.owns(order.number) { 3 } else { 1 };
+        let now = order.version_of(query.target, stage).unwrap();
+        assert_eq!(
+            query.is_present,
+            value_at(query, query.version) == value_at(query, now)
+        );
+        changing += u64::from(!query.index.field().is_fixed());
+        left += u64::from(!query.is_present);
+        assert!(query.is_present || client.owns(order.number));
+    }
+    // Not every row has had another value after three steps.
+    assert!(
+        left * 8 > changing && left * 3 < changing,
+        "{left} of {changing}"
+    );
+}
+
 #[test]
 fn most_transactions_are_as_the_table_says() {
     let config = RETAIL.config(1000, 4, 0, Durability::Process);
@@ -232,6 +284,8 @@ fn most_transactions_are_as_the_table_says() {
         (35_000..42_000).contains(&kept),
         "{kept} bytes of an order stay"
     );
+    // 1,000 transactions add 50 orders.
+    assert_eq!(RETAIL.bytes_after(1000), config.loaded_bytes() + 50 * kept);
     for name in ["retail-load", "retail"] {
         let workload: Workload = name.parse().unwrap();
         assert!(workload.is_of_retail() && Workload::names().all(|(other, _)| other != name));

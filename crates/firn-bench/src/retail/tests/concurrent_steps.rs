@@ -23,22 +23,27 @@ use std::sync::{Arc, Mutex, MutexGuard};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A map that runs a hook after its next scan.
+/// A map that runs a hook after its next scan, and one in the middle of its next batch.
 #[derive(Default)]
-struct Hooked {
+struct HookStore {
     map: Mutex<Map>,
     after_scan: Mutex<Option<Hook>>,
+    amid_write: Mutex<Option<Hook>>,
 }
 
-impl Hooked {
+impl HookStore {
     fn map(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap()
     }
+
+    fn apply(&self, changes: &[Change<'_>]) {
+        super::apply(&mut self.map(), changes);
+    }
 }
 
-impl Store for Hooked {
+impl Store for HookStore {
     fn put(&self, key: &[u8], value: &[u8], _: Durability) -> Result<()> {
-        self.map().insert(key.to_vec(), value.to_vec());
+        self.apply(&[Change::Put { key, value }]);
         Ok(())
     }
 
@@ -62,12 +67,22 @@ impl Store for Hooked {
     }
 
     fn delete(&self, key: &[u8], _: Durability) -> Result<()> {
-        self.map().remove(key);
+        self.apply(&[Change::Delete { key }]);
         Ok(())
     }
 
-    fn is_atomic(&self) -> bool {
-        true
+    fn write(&self, batch: &[Change<'_>], _: Durability) -> Result<()> {
+        let hook = self.amid_write.lock().unwrap().take();
+        let middle = hook
+            .as_ref()
+            .map_or(batch.len(), |_| middle_of_lines(batch));
+        let (first, second) = batch.split_at(middle);
+        self.apply(first);
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.apply(second);
+        Ok(())
     }
 
     fn settle(&self) -> Result<()> {
@@ -83,14 +98,21 @@ impl Store for Hooked {
     }
 }
 
+/// The place in `batch` after the first half of its rows of lines.
+fn middle_of_lines(batch: &[Change<'_>]) -> usize {
+    let is_line = |change: &Change<'_>| super::key_of(change).starts_with(b"order_lines|0");
+    let lines: Vec<usize> = (0..batch.len()).filter(|at| is_line(&batch[*at])).collect();
+    lines[lines.len() / 2]
+}
+
 /// The changes of a batch that reach the store.
-type Kept = fn(&Change<'_>) -> bool;
+type ChangeFilter = fn(&Change<'_>) -> bool;
 
 /// The order whose index is scanned.
 const NUMBER: u64 = 0;
 
 /// Does the next step of the order, of which the store gets what `kept` keeps.
-fn step(shared: &Shared, kept: Kept) {
+fn step(shared: &Shared, kept: ChangeFilter) {
     let checker = &shared.checker;
     let version = checker.stages.begin(NUMBER).unwrap();
     let mut batch = Batch::default();
@@ -107,13 +129,19 @@ fn is_row_of_orders(change: &Change<'_>) -> bool {
 
 /// Scans the index of orders by shop and state for an order that was placed, while its next steps
 /// happen after the scan, each with what `kept` keeps of it.
-fn query_beside(steps: &'static [Kept]) -> Result<()> {
-    let store = Arc::new(Hooked::default());
+fn query_during(steps: &'static [ChangeFilter]) -> Result<()> {
+    let store = Arc::new(HookStore::default());
     let shared = Arc::new(Shared::new(store.clone(), RETAIL, 2));
     step(&shared, |_| true);
     let theirs = shared.clone();
     let hook = move || steps.iter().for_each(|kept| step(&theirs, *kept));
     *store.after_scan.lock().unwrap() = Some(Box::new(hook));
+    work(&shared, 1, |worker| worker.index_query(&query(true)))
+}
+
+/// A query for the order's shop and state at version 1; its row has left them unless it
+/// `is_present`.
+fn query(is_present: bool) -> IndexQuery {
     let mut fields = TABLES[ORDERS].indexes.iter();
     let column = fields.position(|field| *field == Field::ShopState).unwrap();
     let target = RowId {
@@ -121,16 +149,25 @@ fn query_beside(steps: &'static [Kept]) -> Result<()> {
         order: NUMBER,
         line: 0,
     };
-    let query = IndexQuery {
+    IndexQuery {
         index: Index {
             table: ORDERS,
             column,
         },
         target,
         version: 1,
+        is_present,
         from: target,
         rows: 5,
-    };
+    }
+}
+
+/// Does `work` as client `thread` of 2. The order is that of client 0.
+fn work(
+    shared: &Shared,
+    thread: u64,
+    work: impl FnOnce(&mut Worker<'_>) -> Result<()>,
+) -> Result<()> {
     let phase = Phase {
         workload: Workload::retail().remove(1),
         operations: 1,
@@ -141,16 +178,15 @@ fn query_beside(steps: &'static [Kept]) -> Result<()> {
         theta: 0.0,
         settle: false,
     };
-    // The order is another client's.
-    let mut client = Client::new(&shared.checker.market, 1, 2);
+    let mut client = Client::new(&shared.checker.market, thread, 2);
     let clock = Clock::system();
-    let mut worker = Worker::new(&shared, &phase, &mut client, Seed::new(1), &clock, 0)?;
-    worker.index_query(&query)
+    let mut worker = Worker::new(shared, &phase, &mut client, Seed::new(1), &clock, 0)?;
+    work(&mut worker)
 }
 
 #[track_caller]
-fn assert_wrong(steps: &'static [Kept], expected: &str) {
-    let error = query_beside(steps).expect_err("a wrong answer");
+fn assert_wrong(steps: &'static [ChangeFilter], expected: &str) {
+    let error = query_during(steps).expect_err("a wrong answer");
     assert_eq!(error.kind(), ErrorKind::Corruption);
     let text = error.to_string();
     assert!(text.starts_with("a wrong answer: `orders|"), "{text}");
@@ -159,14 +195,14 @@ fn assert_wrong(steps: &'static [Kept], expected: &str) {
 
 #[test]
 fn a_change_after_the_scan_is_let_pass() {
-    query_beside(&[]).unwrap();
-    query_beside(&[|_| true]).unwrap();
-    query_beside(&[|_| true, |_| true, |_| true]).unwrap();
+    query_during(&[]).unwrap();
+    query_during(&[|_| true]).unwrap();
+    query_during(&[|_| true, |_| true, |_| true]).unwrap();
 }
 
 #[test]
 fn an_entry_that_a_change_left_behind_is_stale() {
-    static STEPS: [Kept; 1] = [|change| !matches!(change, Change::Delete { .. })];
+    static STEPS: [ChangeFilter; 1] = [|change| !matches!(change, Change::Delete { .. })];
     // The entry is still there when it is read again, and its row has moved on.
     let expected = "found a stale entry: version 2 of the row has `orders|shop_state|";
     assert_wrong(&STEPS, expected);
@@ -174,14 +210,14 @@ fn an_entry_that_a_change_left_behind_is_stale() {
 
 #[test]
 fn a_row_that_a_change_left_behind_is_stale() {
-    static STEPS: [Kept; 1] = [|change| !is_row_of_orders(change)];
+    static STEPS: [ChangeFilter; 1] = [|change| !is_row_of_orders(change)];
     // The order stood still before and after the read, at the second step.
     assert_wrong(&STEPS, "expected version 2, found version 1");
 }
 
 #[test]
 fn an_entry_before_its_row_is_wrong() {
-    let store = Arc::new(Hooked::default());
+    let store = Arc::new(HookStore::default());
     let shared = Shared::new(store, RETAIL, 2);
     let order = shared.checker.market.order(NUMBER);
     let column = 1;
@@ -200,20 +236,44 @@ fn an_entry_before_its_row_is_wrong() {
     assert_eq!(reached.collect::<Vec<_>>(), [false, false, true, true]);
 }
 
+/// Another client scans the lines of the order while a batch that writes them is half done.
 #[test]
 fn a_part_of_a_batch_in_one_scan_is_wrong() {
-    let store = Arc::new(Hooked::default());
-    let mut shared = Shared::new(store, RETAIL, 1);
-    let same = |shared: &Shared, versions: &[Option<u8>]| {
-        shared.checker.same_batch(b"order_lines|0", versions)
+    let store = Arc::new(HookStore::default());
+    let shared = Arc::new(Shared::new(store.clone(), RETAIL, 2));
+    let lines = |shared: &Shared| work(shared, 1, |worker| worker.lines_query(NUMBER));
+    lines(&shared).unwrap();
+    let torn = Arc::new(Mutex::new(None));
+    let (theirs, answer) = (shared.clone(), torn.clone());
+    let hook = move || *answer.lock().unwrap() = Some(lines(&theirs));
+    *store.amid_write.lock().unwrap() = Some(Box::new(hook));
+    step(&shared, |_| true);
+    let torn = torn.lock().unwrap().take().expect("a scan");
+    let error = torn.expect_err("a wrong answer").to_string();
+    assert!(
+        error.contains("found a part of a batch: versions 1, 1, "),
+        "{error}"
+    );
+    assert!(error.ends_with(", none"), "{error}");
+    lines(&shared).unwrap();
+}
+
+/// A query for the value that the client's own order had at its first step, after its second.
+#[test]
+fn an_entry_of_a_value_that_its_row_has_left_is_stale() {
+    let left = |kept: ChangeFilter| {
+        let shared = Shared::new(Arc::new(HookStore::default()), RETAIL, 2);
+        step(&shared, |_| true);
+        step(&shared, kept);
+        work(&shared, 0, |worker| worker.index_query(&query(false)))
     };
-    same(&shared, &[Some(3), Some(3)]).unwrap();
-    same(&shared, &[None, None]).unwrap();
-    for torn in [[Some(3), Some(5)], [None, Some(1)]] {
-        let error = same(&shared, &torn).expect_err("a wrong answer");
-        assert!(error.to_string().contains("a part of a batch"), "{error}");
-    }
-    // An engine without batches may show a part.
-    shared.checker.is_atomic = false;
-    same(&shared, &[Some(3), Some(5)]).unwrap();
+    left(|_| true).unwrap();
+    let error =
+        left(|change| !matches!(change, Change::Delete { .. })).expect_err("a wrong answer");
+    let text = error.to_string();
+    assert!(text.contains("its row has left this value"), "{text}");
+    assert!(
+        text.contains("found a stale entry in a scan of the index"),
+        "{text}"
+    );
 }
