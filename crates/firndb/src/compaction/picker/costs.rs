@@ -156,10 +156,6 @@ fn pick_major(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Opt
     parts
         .into_iter()
         .find_map(|(_, id, part)| merge(id, part, DEEPEST.below(), facts, Reason::Evict))
-        .map(|plan| Plan {
-            sieves: tables.tuning.sieve,
-            ..plan
-        })
 }
 
 /// Compacts what exceeds its limit the most: the upper tables of a partition, or one of its levels
@@ -246,7 +242,10 @@ fn merge(id: PartId, part: &Part, level: Level, facts: &Facts<'_>, reason: Reaso
     if inputs.iter().any(|(_, run)| facts.busy.has(run)) {
         return None;
     }
-    Some(placed(Plan::new(id, inputs, level, How::Copy, reason)))
+    Some(Plan {
+        sieves: level > DEEPEST && facts.tuning.blade.sieve,
+        ..placed(Plan::new(id, inputs, level, How::Copy, reason))
+    })
 }
 
 /// The amount of outstanding work.
