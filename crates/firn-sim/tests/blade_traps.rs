@@ -106,8 +106,8 @@ fn blade_reads_alone_lead_to_a_merge() {
     rig.check();
 }
 
-/// Trap 16: a cursor that stands still and a value that is kept hold no merge back, and the space of
-/// what they read is free once they are gone.
+/// Trap 16: a cursor that stands still and a value that is kept hold no merge back, and the space
+/// of what they read is free once they are gone.
 #[test]
 fn blade_cursors_and_values_hold_no_merge_back() {
     let mut rig = Rig::new(Profile::Blade, |options| {

@@ -620,9 +620,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until level 0 has fewer tables than those at which writers wait. An open may add one, and a process
-    /// that exits soon compacts none, so many short-lived processes would otherwise grow level 0
-    /// without bound.
+    /// Waits until level 0 has fewer tables than those at which writers wait. An open may add one,
+    /// and a process that exits soon compacts none, so many short-lived processes would otherwise
+    /// grow level 0 without bound.
     pub(crate) fn lower_level0(&self) {
         let is_low = || self.debt().stall_of(StallReason::Level0) < 1.0;
         if is_low() {

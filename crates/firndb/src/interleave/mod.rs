@@ -103,8 +103,8 @@ impl World {
         Db::open("db", options).unwrap()
     }
 
-    /// As [`World::open`], in profile `blade`, with sorted tables in `memory`, of which few are open
-    /// at a time.
+    /// As [`World::open`], in profile `blade`, with sorted tables in `memory`, of which few are
+    /// open at a time.
     pub(crate) fn open_blade(&self, memory: &SimRegion) -> Db {
         Db::open("db", self.blade_options(memory, self.background.clone())).unwrap()
     }

@@ -6,8 +6,8 @@ use firn_base::sync::explore;
 use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
 
-/// Tables are flushed and merged beside readers of all kinds. In the end all space that no table has
-/// is free, although the cache of open tables may have looked at one that was being removed.
+/// Tables are flushed and merged beside readers of all kinds. In the end all space that no table
+/// has is free, although the cache of open tables may have looked at one that was being removed.
 #[test]
 fn sorted_tables_beside_writers() {
     explore::random(|| {
