@@ -92,10 +92,10 @@ fn blade_reads_alone_lead_to_a_merge() {
     let before = blade(&rig);
     assert!(before.unsorted_tables >= 8, "{before:?}");
     for _ in 0..200 {
-        for absent in 0..100 {
+        for (number, key) in keys.iter().enumerate() {
             // The filters let some through, and the rest is found in the newest of eight.
-            let _maybe = rig.db.get(&keys[absent]).unwrap();
-            let _absent = rig.db.get(format!("key{absent:04}x")).unwrap();
+            let _maybe = rig.db.get(key).unwrap();
+            let _absent = rig.db.get(format!("key{number:04}x")).unwrap();
         }
     }
     rig.settle();
@@ -151,8 +151,8 @@ fn blade_a_record_that_may_be_durable_keeps_both() {
     for (nth, is_killed) in (1..9).flat_map(|nth| [(nth, true), (nth, false)]) {
         let mut rig = Rig::loaded(Profile::Blade, 400, tables(1 << 20, 1));
         let files = rig.fs.files();
-        let names = files.iter().map(|(path, _)| path.display().to_string());
-        let manifest = names.filter(|name| name.contains("MANIFEST")).next_back();
+        let mut names = files.iter().map(|(path, _)| path.display().to_string());
+        let manifest = names.rfind(|name| name.contains("MANIFEST"));
         let fault = Fault::once(FaultKind::Eio)
             .on(OpKind::Sync)
             .at(manifest.unwrap());
