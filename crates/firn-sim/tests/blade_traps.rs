@@ -6,7 +6,9 @@ mod rig;
 
 use firn_fs::{Fault, FaultKind, OpKind};
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::{BladeStats, BladeTuning, Db, Durability, Options, PmConfig, Profile};
+use firndb::{
+    BladeStats, BladeTuning, Db, Durability, Options, PmConfig, Profile, WriteBatch, WriteOptions,
+};
 use rig::{Rig, flush, hits};
 
 /// Tables of 16 KiB in a simulated pool of `bytes`, up to `parts` partitions.
@@ -291,4 +293,59 @@ fn blade_values_larger_than_tables_and_pool_are_kept() {
         rig.settle();
         rig.check();
     }
+}
+
+/// Keys in ascending order, deleted in ranges behind the writer, one range of which is written most:
+/// partitions are divided and joined, and everything is right, with cursors, snapshots and batches
+/// over all of them.
+#[test]
+fn blade_partitions_follow_the_keys() {
+    let mut rig = Rig::new(Profile::Blade, |options| {
+        tables(2 << 20, 1024)(options);
+        options.limits.partition_bytes = 20 << 10;
+    });
+    let key = |n: u64| format!("key{n:07}").into_bytes();
+    let mut most = 0;
+    for round in 0..24_u64 {
+        (0..400).for_each(|n| rig.put_one(key(round * 400 + n)));
+        // The hot one.
+        (0..60).for_each(|n| rig.put_one(key(100 + n)));
+        let snapshot = rig.db.snapshot();
+        let seen = rig.model.clone();
+        if round >= 4 {
+            for n in (round - 4) * 400..(round - 3) * 400 {
+                if n % 400 > 20 && n > 200 {
+                    rig.db.delete(key(n)).unwrap();
+                    rig.model.remove(&key(n));
+                }
+            }
+        }
+        let mut batch = WriteBatch::new();
+        for n in (0..(round + 1) * 400).step_by(97) {
+            batch.put(key(n), [round as u8; 120]);
+            rig.model.insert(key(n), vec![round as u8; 120]);
+        }
+        while rig.db.write(&batch, &WriteOptions::new()).is_err() {
+            rig.settle();
+        }
+        rig.settle();
+        for (key, value) in seen.iter().step_by(11) {
+            assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
+        }
+        drop(snapshot);
+        most = most.max(blade(&rig).partitions.len());
+    }
+    assert!(most > 12, "{most} partitions at most");
+    rig.db.compact().unwrap();
+    rig.settle();
+    let joined = rig.stats().background.joined_partitions;
+    assert!(
+        joined > 0,
+        "none was joined of {}",
+        blade(&rig).partitions.len()
+    );
+    rig.check();
+    let rig = rig.killed();
+    rig.settle();
+    rig.check();
 }
