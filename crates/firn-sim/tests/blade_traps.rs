@@ -295,9 +295,9 @@ fn blade_values_larger_than_tables_and_pool_are_kept() {
     }
 }
 
-/// Keys in ascending order, deleted in ranges behind the writer, one range of which is written most:
-/// partitions are divided and joined, and everything is right, with cursors, snapshots and batches
-/// over all of them.
+/// Keys in ascending order, deleted in ranges behind the writer, one range of which is written
+/// most: partitions are divided and joined, and everything is right, with cursors, snapshots and
+/// batches over all of them.
 #[test]
 fn blade_partitions_follow_the_keys() {
     let mut rig = Rig::new(Profile::Blade, |options| {
