@@ -198,18 +198,29 @@ impl SortedStore {
     /// # Errors
     /// The error of the pool.
     pub(crate) fn promise(&self, entries: u64, bytes: u64, cuts: u64) -> Result<Option<Headroom>> {
+        let promised = self.promise_if_free(entries, bytes, cuts)?;
+        self.counters.spilled.add(u64::from(promised.is_none()));
+        Ok(promised)
+    }
+
+    /// As [`SortedStore::promise`], for tables that are not made at all if there is no room.
+    ///
+    /// # Errors
+    /// The error of the pool.
+    pub(crate) fn promise_if_free(
+        &self,
+        entries: u64,
+        bytes: u64,
+        cuts: u64,
+    ) -> Result<Option<Headroom>> {
         let facts = self.facts(0);
         let wanted = facts.room_for(entries, bytes, cuts);
-        let promised = match facts.has_room(wanted, 1.0) {
-            true => self.pool.reserve(wanted),
-            false => Err(Error::new(
-                ErrorKind::NoSpace,
-                format!("{wanted} bytes of tables do not fit"),
-            )),
-        };
-        match promised {
+        if !facts.has_room(wanted, 1.0) {
+            return Ok(None);
+        }
+        match self.pool.reserve(wanted) {
             Ok(headroom) => Ok(Some(headroom)),
-            Err(error) if self.spills(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(None),
             Err(error) => Err(error),
         }
     }

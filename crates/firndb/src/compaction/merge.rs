@@ -39,7 +39,7 @@ use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, Ordering};
-use firn_base::{Error, FileId, Limits, Result, SeqNo, Tag};
+use firn_base::{Error, ErrorKind, FileId, Limits, Result, SeqNo, Tag};
 use firn_fs::WriteQueue;
 use firn_table::sst::{Access, SstOptions, TableOwner};
 use std::collections::BTreeMap;
@@ -343,7 +343,9 @@ pub(super) async fn copy_range(
         None => copy(task, plan, around, run, None).await,
         sieve => match copy(task, plan, around, run, sieve).await {
             // What was to stay leaves as well.
-            Err(error) if context.spills(&error) => copy(task, plan, around, run, None).await,
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                copy(task, plan, around, run, None).await
+            }
             copied => copied,
         },
     }

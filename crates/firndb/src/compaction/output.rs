@@ -133,7 +133,8 @@ impl PmTarget {
         entries: u64,
         bytes: u64,
     ) -> Result<Option<PmTarget>> {
-        SortedTarget::of(store, entries, bytes, 1)
+        let headroom = store.promise_if_free(entries, bytes, 1)?;
+        Ok(headroom.map(|headroom| SortedTarget::from(store, headroom)))
     }
 
     /// False if all of the output is one table.
@@ -196,12 +197,14 @@ impl SortedTarget {
         cuts: u64,
     ) -> Result<Option<PmTarget>> {
         let headroom = store.promise(entries, bytes, cuts)?;
-        Ok(headroom.map(|headroom| {
-            PmTarget::Sorted(SortedTarget {
-                store: store.clone(),
-                headroom: Arc::new(Mutex::new(headroom)),
-            })
-        }))
+        Ok(headroom.map(|headroom| SortedTarget::from(store, headroom)))
+    }
+
+    fn from(store: &Arc<SortedStore>, headroom: Headroom) -> PmTarget {
+        PmTarget::Sorted(SortedTarget {
+            store: store.clone(),
+            headroom: Arc::new(Mutex::new(headroom)),
+        })
     }
 }
 
