@@ -20,7 +20,7 @@ pub use store::FirnStore;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 49] = [
+const EXTRA: [&str; 50] = [
     "background_workers",
     "compaction_concurrency",
     "compaction_io_depth",
@@ -68,6 +68,7 @@ const EXTRA: [&str; 49] = [
     "blade_unsorted_max",
     "blade_evict_share",
     "blade_internal",
+    "blade_sieve",
     "blade_models",
     "blade_arrangement",
 ];
@@ -149,6 +150,7 @@ fn set_blade(setup: &Setup, blade: &mut BladeTuning) -> Result<()> {
     let evict_share = setup.extra("blade_evict_share")?;
     blade.evict_share = evict_share.unwrap_or(blade.evict_share);
     blade.internal = setup.extra("blade_internal")?.unwrap_or(blade.internal);
+    blade.sieve = setup.extra("blade_sieve")?.unwrap_or(blade.sieve);
     let models = [
         ("off", BladeModels::Off),
         ("paper", BladeModels::Paper),

@@ -10,7 +10,7 @@ use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const POWER: WriteOptions = WriteOptions::new().durability(Durability::Power);
+const POWER: WriteOptions = WriteOptions::new().durability(Durability::Power);
 pub(super) const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
 /// One key per writer, and the last acknowledged version of each.
@@ -422,38 +422,44 @@ fn readers_beside_trees() {
     });
 }
 
-/// Lists are written and linked while memtables are switched, and a state that lost a race is made
-/// again. Then a reopen, with everything that was acknowledged.
+/// Tables are flushed and compacted beside readers of all kinds, and a state that lost a race is made
+/// again. After `check` a reopen, with everything that was acknowledged.
+pub(super) fn beside_writers(open: impl Fn() -> Db, check: fn(&Db)) {
+    let story = Story::with_tables(open());
+    let spawn = spawner(&story);
+    let threads = vec![
+        spawn(|story| {
+            for version in 2..5 {
+                story.write(0, version, &PROCESS);
+                story.db.flush().unwrap();
+            }
+        }),
+        spawn(|story| {
+            story.write(1, 2, &POWER);
+            story.db.flush().unwrap();
+            story.db.compact().unwrap();
+        }),
+        spawn(|story| story.get_often(0)),
+        spawn(Story::snapshot),
+        spawn(Story::walk),
+    ];
+    join(threads);
+    assert_eq!([story.get(0), story.get(1)], [4, 2]);
+    story.db.verify().unwrap();
+    check(&story.db);
+    drop((story, spawn));
+    let again = open();
+    assert_eq!(Story::version(&again.get(b"a").unwrap().unwrap()), 4);
+    assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 2);
+    again.verify().unwrap();
+}
+
+/// Lists are written and linked while memtables are switched.
 #[test]
 fn lists_beside_writers() {
     explore::random(|| {
         let (world, memory) = (World::new(), SimRegion::new(512 << 10, Mode::Adr));
-        let story = Story::with_tables(world.open_tlsm(&memory));
-        let spawn = spawner(&story);
-        let threads = vec![
-            spawn(|story| {
-                for version in 2..5 {
-                    story.write(0, version, &PROCESS);
-                    story.db.flush().unwrap();
-                }
-            }),
-            spawn(|story| {
-                story.write(1, 2, &POWER);
-                story.db.flush().unwrap();
-                story.db.compact().unwrap();
-            }),
-            spawn(|story| story.get_often(0)),
-            spawn(Story::snapshot),
-            spawn(Story::walk),
-        ];
-        join(threads);
-        assert_eq!([story.get(0), story.get(1)], [4, 2]);
-        story.db.verify().unwrap();
-        drop((story, spawn));
-        let again = world.open_tlsm(&memory);
-        assert_eq!(Story::version(&again.get(b"a").unwrap().unwrap()), 4);
-        assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 2);
-        again.verify().unwrap();
+        beside_writers(|| world.open_tlsm(&memory), |_| {});
     });
 }
 
