@@ -61,8 +61,9 @@ fn blade_versions_of_a_key_stay_together() {
     rig.check();
 }
 
-/// Trap 8: many partitions, each with a few files on level 0, slow no writer, although they are more
-/// together than one may have. There is no persistent memory, because tables there slow none anyway.
+/// Trap 8: many partitions, each with a few files on level 0, slow no writer, although they are
+/// more together than one may have. There is no persistent memory, because tables there slow none
+/// anyway.
 #[test]
 fn blade_debt_is_not_summed_over_partitions() {
     let mut rig = Rig::new(Profile::Blade, |options| {

@@ -422,8 +422,8 @@ fn readers_beside_trees() {
     });
 }
 
-/// Tables are flushed and compacted beside readers of all kinds, and a state that lost a race is made
-/// again. After `check` a reopen, with everything that was acknowledged.
+/// Tables are flushed and compacted beside readers of all kinds, and a state that lost a race is
+/// made again. After `check` a reopen, with everything that was acknowledged.
 pub(super) fn beside_writers(open: impl Fn() -> Db, check: fn(&Db)) {
     let story = Story::with_tables(open());
     let spawn = spawner(&story);

@@ -7,8 +7,8 @@ use firn_base::sync::explore;
 use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
 
-/// In the end all space that no table has is free, although the cache of open tables may have looked
-/// at one that was being removed.
+/// In the end all space that no table has is free, although the cache of open tables may have
+/// looked at one that was being removed.
 #[test]
 fn sorted_tables_beside_writers() {
     let check = |db: &Db| {
