@@ -68,8 +68,8 @@ impl Clock {
     }
 }
 
-/// Nanoseconds since this process first asked, by the machine's clock. For statistics alone:
-/// nothing may be decided by it.
+/// Nanoseconds since this process first asked, by the machine's clock. For statistics, and
+/// for decisions where the engine's clock is the machine's: they would not follow from a seed.
 pub fn statistics_ns() -> u64 {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
     CLOCK.get_or_init(Clock::system).now_ns()

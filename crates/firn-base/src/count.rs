@@ -85,7 +85,7 @@ impl Counter {
 
 /// The I/Os of one kind: how many are in flight, and what those that ended took.
 ///
-/// Two that begin and end at the same moment may miscount `busy_ns` by the time of one.
+/// Where one ends while another begins, `busy_ns` may have a busy period twice.
 #[derive(Debug, Default)]
 pub struct Flight {
     now: AtomicU64,

@@ -156,8 +156,8 @@ pub trait Fs: Send + Sync + Debug {
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
     /// Starts the operations that this thread has queued, and notices which of its operations have
-    /// completed. If `at_most` is not zero, waits that long for one, or until the thread is
-    /// unparked.
+    /// completed. If `at_most` is not zero, waits that long for one. It may return earlier, for
+    /// instance when the thread is unparked.
     fn complete(&self, at_most: Duration);
     /// The name of the implementation that moves the bytes, for the log and for stats.
     fn name(&self) -> String;

@@ -163,15 +163,27 @@ impl Completion for Queued {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{OpenMode, SimFs, open_file};
+    use crate::{Fs, OpenMode, SimFs, open_file};
     use firn_base::count::IoCounters;
     use firn_base::site::TEST;
     use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
+    use std::time::Duration;
 
     fn file() -> (SimFs, Arc<dyn File>) {
         let fs = SimFs::new(1);
         let file = open_file(&fs, Path::new("/file"), OpenMode::Create).unwrap();
         (fs, file)
+    }
+
+    #[derive(Default)]
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
     }
 
     fn bytes(text: &str) -> IoBuf {
@@ -188,13 +200,24 @@ mod tests {
 
     #[test]
     fn an_operation_happens_when_it_is_submitted_and_its_task_is_woken() {
-        let ((_fs, file), counters) = (file(), Arc::new(IoCounters::default()));
+        let ((fs, file), counters) = (file(), Arc::new(IoCounters::default()));
         let queue = WriteQueue::default();
+        fs.defer();
+        let (task, flusher) = (Arc::new(Flag::default()), Arc::new(Flag::default()));
+        let wakers = (Waker::from(task.clone()), Waker::from(flusher.clone()));
         let mut pending = queue.write(&file, 0, bytes("abc"));
-        assert!(!pending.poll(Waker::noop()));
+        assert!(!pending.poll(&wakers.0));
         assert_eq!(contents(&*file), b"");
         let submitted = queue.submit(|| counters.begin_compaction_io()).unwrap();
-        assert!(submitted.poll(Waker::noop()) && pending.poll(Waker::noop()));
+        while !submitted.poll(&wakers.1) {
+            assert!(!task.0.load(Ordering::SeqCst), "it is in flight");
+            assert_eq!(counters.compactions.now(), 1);
+            while !flusher.0.swap(false, Ordering::SeqCst) {
+                fs.complete(Duration::from_millis(1));
+            }
+        }
+        assert!(task.0.load(Ordering::SeqCst), "the task can go on");
+        assert!(pending.poll(&wakers.0));
         assert_eq!(pending.wait().unwrap().bytes(), b"abc");
         assert_eq!(contents(&*file), b"abc");
         assert!(queue.submit(|| counters.begin_compaction_io()).is_none());

@@ -1,7 +1,7 @@
 //! A crew: several tasks of one worker, polled in turn. While one waits for its I/O, another
 //! computes.
 //!
-//! 1. A task is polled only after its waker was called. A task that suspends must have arranged for
+//! 1. A task is polled only after its waker was called, except the service. A task that suspends must have arranged for
 //!    that: I/O does ([`may_suspend`]), and so does `yield_now`.
 //! 2. Only [`Crew::between`] and [`Crew::wait`] may block, because everything else stops all tasks.
 
@@ -120,11 +120,12 @@ pub fn run_crew<'a>(width: usize, crew: &mut impl Crew<'a>) {
         if members.is_empty() {
             return;
         }
+        let before = members.len();
+        members.retain_mut(|member| !(member.is_woken() && member.poll()));
+        // After them, so that it serves what they have just asked for.
         if let Some(member) = &mut service {
             member.poll();
         }
-        let before = members.len();
-        members.retain_mut(|member| !(member.is_woken() && member.poll()));
         crew.between();
         let can_go_on = members.len() < before || members.iter().any(Member::is_woken);
         crew.wait(if can_go_on { Duration::ZERO } else { WAIT });
@@ -232,6 +233,31 @@ mod tests {
         };
         run_crew(1, &mut crew);
         assert_eq!((served.get(), crew.rounds), (4, 4));
+    }
+
+    #[test]
+    fn a_service_serves_what_was_asked_for_in_the_same_round() {
+        let asked: RefCell<Vec<Waker>> = RefCell::new(Vec::new());
+        let service = poll_fn(|_| {
+            asked.take().into_iter().for_each(Waker::wake);
+            Poll::Pending
+        });
+        let mut polls = 0;
+        let task = poll_fn(|context| {
+            polls += 1;
+            if polls == 4 {
+                return Poll::Ready(());
+            }
+            asked.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        });
+        let mut crew = Prepared {
+            tasks: vec![Box::pin(task)],
+            service: Some(Box::pin(service)),
+            ..Prepared::default()
+        };
+        run_crew(1, &mut crew);
+        assert_eq!((crew.rounds, crew.waits), (4, 0));
     }
 
     #[test]

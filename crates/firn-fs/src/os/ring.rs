@@ -339,7 +339,7 @@ impl Ring {
     /// As [`Ring::reap`], for at most one completion and at most this long.
     fn reap_within(&mut self, at_most: Duration) {
         if self.is_broken() {
-            return self.reap(0);
+            return self.record_completions();
         }
         let waits = at_most > Duration::ZERO && self.uring.completion().is_empty();
         if waits {
@@ -375,9 +375,19 @@ impl Ring {
             Err(error) => {
                 tracing::warn!(%error, "a ring failed; its operations are done by plain reads and writes");
                 self.broken = Some(Clock::system());
+                // Who polls a broken ring waits until the operation has ended.
+                self.wake_all();
             }
         }
         self.note_taken();
+    }
+
+    fn wake_all(&mut self) {
+        for slot in &mut self.slots {
+            if let Slot::InFlight { waker, .. } = slot {
+                waker.take().into_iter().for_each(Waker::wake);
+            }
+        }
     }
 
     fn record_completions(&mut self) {
@@ -558,15 +568,7 @@ struct Ticket {
 
 impl Completion for Ticket {
     fn wait(mut self: Box<Self>) -> Result<IoBuf> {
-        let shared = self.ring.clone();
-        loop {
-            let mut ring = shared.lock();
-            if let Some(finished) = ring.finish(self.slot) {
-                return self.end(ring, finished);
-            }
-            // The completion may have been that of another thread's operation on this ring.
-            parking_lot::MutexGuard::unlock_fair(ring);
-        }
+        self.wait_here()
     }
 
     fn poll(&mut self, waker: &Waker) -> Option<Result<IoBuf>> {
@@ -574,6 +576,11 @@ impl Completion for Ticket {
         let mut ring = shared.lock();
         if let Some(finished) = ring.take(self.slot) {
             return Some(self.end(ring, finished));
+        }
+        if ring.is_broken() {
+            // Nobody looks for its completions any more, so no waker would be called.
+            drop(ring);
+            return Some(self.wait_here());
         }
         if let Slot::InFlight { waker: slot, .. } = &mut ring.slots[self.slot] {
             *slot = Some(waker.clone());
@@ -589,6 +596,18 @@ impl Completion for Ticket {
 }
 
 impl Ticket {
+    fn wait_here(&mut self) -> Result<IoBuf> {
+        let shared = self.ring.clone();
+        loop {
+            let mut ring = shared.lock();
+            if let Some(finished) = ring.finish(self.slot) {
+                return self.end(ring, finished);
+            }
+            // The completion may have been that of another thread's operation on this ring.
+            parking_lot::MutexGuard::unlock_fair(ring);
+        }
+    }
+
     /// The result of an operation that was taken from its slot.
     fn end(
         &mut self,
@@ -622,7 +641,15 @@ impl Drop for Ticket {
             return;
         }
         match &mut self.ring.lock().slots[self.slot] {
-            Slot::InFlight { abandoned, .. } => *abandoned = true,
+            Slot::InFlight {
+                abandoned,
+                tracked,
+                waker,
+                ..
+            } => {
+                // Its ring may be idle for long, so it is not counted until somebody looks.
+                (*abandoned, *tracked, *waker) = (true, None, None);
+            }
             complete => *complete = Slot::Free,
         }
     }

@@ -189,10 +189,11 @@ fn a_ring_that_fails_fails_no_operation() {
     }
 }
 
-/// Operations that are polled instead of waited for, on each backend: the waker is called, and
-/// the bytes are those of a wait.
+/// Operations that are polled instead of waited for, on each backend and on rings that fail: the
+/// waker is called, and the bytes are those of a wait.
 #[test]
 fn operations_in_flight_can_be_polled() {
+    use super::ring::{Failing, failing};
     use firn_base::count::IoCounters;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -206,13 +207,21 @@ fn operations_in_flight_can_be_polled() {
             self.1.unpark();
         }
     }
-    for backend in [IoBackend::Ring, IoBackend::Pool] {
+    let cases = [
+        (IoBackend::Pool, None),
+        (IoBackend::Ring, None),
+        (IoBackend::Ring, Some(Failing::Wait)),
+        (IoBackend::Ring, Some(Failing::Submit)),
+        (IoBackend::Ring, Some(Failing::Cancelled)),
+    ];
+    for (backend, fails) in cases {
         let (fs, dir) = (OsFs::with(backend, true), tempfile::tempdir().unwrap());
         let path = dir.path().join("file");
         let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
         let counters = Arc::new(IoCounters::default());
         let flag = Arc::new(Flag(AtomicBool::new(false), std::thread::current()));
         let waker = Waker::from(flag.clone());
+        failing(fails);
         let finish = |pending: crate::Pending| {
             let mut pending = pending.tracked(counters.begin_compaction_io());
             while !pending.poll(&waker) {
@@ -230,5 +239,6 @@ fn operations_in_flight_can_be_polled() {
         assert!(finish(file.submit_sync(&TEST)).unwrap().is_empty());
         let read = finish(file.submit_read(100, 1000, IoBuf::default()));
         assert_eq!(read.unwrap().bytes(), [5; 1000]);
+        failing(None);
     }
 }

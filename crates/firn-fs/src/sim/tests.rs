@@ -4,6 +4,7 @@
 use super::{CrashPlan, Fault, FaultKind, Keep, OpKind, SECTOR, SimFs};
 use crate::file::Fs;
 use crate::{File, IoBuf, OpenMode};
+use firn_base::exec::{Crew, Task, run_crew};
 use firn_base::seed::Seed;
 use firn_base::site::TEST;
 use firn_base::{ErrorKind, Result};
@@ -562,6 +563,20 @@ fn deferred_operations_happen_when_the_seed_says_so() {
     let fs = fresh(1);
     fs.defer();
     let file = fs.open(&dir().join("file"), OpenMode::Create).unwrap();
-    drop(file.submit_sync(&TEST));
+    file.submit_sync(&TEST).wait().unwrap();
     assert!(fs.blocked().is_empty(), "nobody could have suspended");
+    struct Waits<'a>(Option<Task<'a>>);
+    impl<'a> Crew<'a> for Waits<'a> {
+        fn next(&mut self) -> Option<Task<'a>> {
+            self.0.take()
+        }
+        fn service(&mut self) -> Option<Task<'a>> {
+            None
+        }
+        fn between(&mut self) {}
+        fn wait(&mut self, _: Duration) {}
+    }
+    let waits = async { file.submit_sync(&TEST).wait().map(drop).unwrap() };
+    run_crew(1, &mut Waits(Some(Box::pin(waits))));
+    assert_eq!(fs.blocked().len(), 1, "this one could have");
 }

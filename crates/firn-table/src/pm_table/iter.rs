@@ -74,7 +74,7 @@ impl PmTableIter {
         &self.value
     }
 
-    /// A number that tells the group of its entry from others, if gets found entries in that one.
+    /// The id of its entry's group, if gets have found entries in that group.
     pub fn read_group(&self) -> Option<u64> {
         let space = self.table.space();
         let group = self.group.filter(|group| space.read_groups.has(*group))?;
@@ -140,11 +140,13 @@ impl PmTableIter {
         self.enter(group)?;
         self.go(0);
         if *self.key > *key {
-            // A slot that lies led behind the entries that are sought.
+            // A corrupt slot led past the entries that are sought.
             return Err(self.table.damaged_group(&self.probe));
         }
         for at in 0..self.entries.len() {
-            self.go(at);
+            if at > 0 {
+                self.go(at);
+            }
             if compare(&self.key, self.tag(), key, tag) != Ordering::Less {
                 return Ok(());
             }

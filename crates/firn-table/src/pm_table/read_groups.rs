@@ -26,6 +26,10 @@ impl ReadGroups {
         }
     }
 
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.0.get().map_or(0, |words| size_of_val(&**words))
+    }
+
     pub(super) fn has(&self, group: usize) -> bool {
         let words = self.0.get().map_or(&[][..], |words| words);
         let word = words.get(group / WORD_BITS);

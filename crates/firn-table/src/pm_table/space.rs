@@ -62,7 +62,8 @@ impl PmTableSpace {
 
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<PmTableSpace>() + self.copy.as_ref().map_or(0, |copy| copy.len())
+        let copy = self.copy.as_ref().map_or(0, |copy| copy.len());
+        size_of::<PmTableSpace>() + copy + self.read_groups.memory_bytes()
     }
 
     /// The number of groups in which gets found entries since this process knows the table.

@@ -160,7 +160,7 @@ impl PmTableWriter {
         (ended + self.heads_bytes + self.values.len()) as u64
     }
 
-    /// Lets the group of the last entry count as one in which gets found entries.
+    /// Marks the group of the last entry as read.
     pub fn mark_read(&mut self) {
         let group = self.firsts.len();
         if self.read_groups.last() != Some(&group) {

@@ -28,7 +28,7 @@ use super::write::{SstMeta, SstOptions};
 use crate::mechanisms;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::exec::block_on;
+use firn_base::exec::{block_on, may_suspend};
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::{BUFFER_ALIGN, File, Pending};
 use std::ops::Range;
@@ -249,6 +249,9 @@ impl SstAppender {
     /// # Errors
     /// As `finish`.
     pub async fn end(mut self, replaced: &Properties) -> Result<SstMeta> {
+        while let Some(pending) = self.wants().filter(|_| may_suspend()) {
+            pending.ready().await;
+        }
         self.keep_before(None)?;
         self.end_region()?;
         let (old, added) = (self.base.properties(), &self.added);

@@ -3,7 +3,7 @@
 //! parallel.
 //!
 //! A block larger than such a buffer passes through it piece by piece. So at most two buffers are
-//! in memory besides the value of the block, or three if somebody else submits the writes.
+//! in memory besides the value of the block, or three if a queue takes the writes.
 //!
 //! Output begins at an offset aligned for the file, and nothing before it is touched.
 
@@ -45,7 +45,7 @@ pub(super) struct Out {
     buffer: IoBuf,
     /// In order.
     in_flight: VecDeque<Pending>,
-    /// Whoever submits the writes; `None` if this does.
+    /// The queue that its writes go to; `None` if it submits them itself.
     writes: Option<Arc<WriteQueue>>,
     /// The file offset at which the buffer begins.
     at: u64,

@@ -17,7 +17,7 @@ use super::properties::Properties;
 use super::read::Extent;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::exec::block_on;
+use firn_base::exec::{block_on, may_suspend};
 use firn_base::key::Tag;
 use firn_base::sync::Mutex;
 use firn_base::{FileId, Limits, Result, SeqNo};
@@ -43,7 +43,7 @@ pub struct SstOptions {
     pub io_bytes: usize,
     /// The table's owner.
     pub owner: TableOwner,
-    /// Whoever submits the writes, if the writer does not.
+    /// The queue that its writes go to; `None` if it submits them itself.
     pub writes: Option<Arc<WriteQueue>>,
     /// Held while a large block is compressed, because that takes as much memory again. Only one of
     /// the writers that share it compresses at a time.
@@ -235,6 +235,9 @@ impl SstWriter {
     /// # Errors
     /// As `finish`.
     pub async fn end(mut self) -> Result<SstMeta> {
+        while let Some(pending) = self.wants().filter(|_| may_suspend()) {
+            pending.ready().await;
+        }
         if !self.block.is_empty() {
             self.end_block()?;
         }

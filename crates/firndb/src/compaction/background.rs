@@ -219,7 +219,12 @@ impl Engine {
     pub(super) fn pm_facts(&self) -> Option<PmFacts> {
         let store = self.compaction.pm.as_ref()?;
         let is_full = self.write_stall.is_full();
-        Some(store.facts(is_full, self.clock.now_ns(), &self.compaction.counters))
+        let facts = store.facts(is_full, self.clock.now_ns());
+        // On a manual clock all follows from the seed, and the machine's times do not.
+        Some(match self.clock.is_manual() {
+            true => facts,
+            false => facts.with_reads(&self.compaction.counters),
+        })
     }
 
     /// The sizes at which partitions are divided and joined.

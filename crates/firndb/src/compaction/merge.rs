@@ -485,7 +485,7 @@ pub(crate) struct Output {
     pub(crate) log_id: FileId,
     /// Keys, in order, before which a table always ends: the borders of partitions.
     pub(crate) cuts: Arc<[Box<[u8]>]>,
-    /// Whoever submits the writes, if the table's writer does not.
+    /// The queue of writes that a flush coroutine submits, if there is one.
     pub(crate) writes: Option<Arc<WriteQueue>>,
 }
 

@@ -27,6 +27,16 @@ pub(crate) enum PmFacts {
     Sorted(SortedFacts),
 }
 
+impl PmFacts {
+    /// These facts with the times of the reads that users waited for, as `counters` have them.
+    pub(crate) fn with_reads(self, counters: &IoCounters) -> PmFacts {
+        match self {
+            PmFacts::Lists(_) => self,
+            PmFacts::Sorted(tables) => PmFacts::Sorted(tables.with_reads(counters)),
+        }
+    }
+}
+
 impl PmStore {
     /// The lists' part, if it has lists.
     pub(crate) fn lists(&self) -> Option<&Arc<ListStore>> {
@@ -50,13 +60,13 @@ impl PmStore {
     }
 
     /// The facts for a picker at `now_ns`. `is_full` says that puts are refused.
-    pub(crate) fn facts(&self, is_full: bool, now_ns: u64, counters: &IoCounters) -> PmFacts {
+    pub(crate) fn facts(&self, is_full: bool, now_ns: u64) -> PmFacts {
         match self {
             PmStore::Lists(store) => PmFacts::Lists(ListFacts {
                 is_full,
                 ..store.facts()
             }),
-            PmStore::Sorted(store) => PmFacts::Sorted(store.facts(now_ns).with_reads(counters)),
+            PmStore::Sorted(store) => PmFacts::Sorted(store.facts(now_ns)),
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct CopyTask {
 pub(crate) struct Run<'a> {
     pub(crate) snapshots: &'a [SeqNo],
     pub(crate) context: &'a CompactionContext,
-    /// Whoever submits the writes, if the sub-task does not.
+    /// The queue of writes that a flush coroutine submits, if there is one.
     pub(crate) writes: Option<&'a Arc<WriteQueue>>,
 }
 
