@@ -1,8 +1,8 @@
 //! A crew: several tasks of one worker, polled in turn. While one waits for its I/O, another
 //! computes.
 //!
-//! 1. A task is polled only after its waker was called, except the service. A task that suspends must have arranged for
-//!    that: I/O does ([`may_suspend`]), and so does `yield_now`.
+//! 1. A task is polled only after its waker was called, except the service. A task that suspends
+//!    must have arranged for that: I/O does ([`may_suspend`]), and so does `yield_now`.
 //! 2. Only [`Crew::between`] and [`Crew::wait`] may block, because everything else stops all tasks.
 
 use crate::sync::{AtomicBool, Ordering, thread};
