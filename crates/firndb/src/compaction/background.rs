@@ -27,7 +27,7 @@ use self::loans::Loans;
 pub(crate) use self::obsolete::Obsolete;
 use self::obsolete::ObsoleteFiles;
 use self::sub_tasks::SubTasks;
-use crate::compaction::picker::{self, Facts, Sizes, Wanted};
+use crate::compaction::picker::{self, Facts, Sizes, WantedCuts};
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::{Debt, RateLimiter};
@@ -84,8 +84,8 @@ struct JobState {
     manual: bool,
     /// True if nothing was running and nothing was due when a worker last looked.
     all_done: bool,
-    /// The key at which a partition is to be divided.
-    wanted: Option<Wanted>,
+    /// Keys at which partitions are to be divided.
+    wanted: WantedCuts,
     /// The time of the next retry after a failure; 0 for an immediate one.
     retry_at_ns: u64,
 }
@@ -114,20 +114,17 @@ impl Jobs {
     }
 }
 
-/// The borders at which the output of `plan` ends: those of the partitions, and the one that is
+/// The borders at which the output of `plan` ends: those of the partitions, and those that are
 /// wanted.
-fn cuts_for(plan: &Plan, state: &ReadState, wanted: Option<&Wanted>) -> Arc<[Box<[u8]>]> {
-    let wanted = wanted.filter(|wanted| plan.part.is_none_or(|id| id == wanted.part));
+fn cuts_for(plan: &Plan, state: &ReadState, wanted: &[Box<[u8]>]) -> Arc<[Box<[u8]>]> {
     let borders = state.layout.cuts();
-    match (plan.part, wanted) {
-        (None, None) => borders.clone(),
+    match plan.part.and_then(|id| state.layout.index_of(id)) {
         // The inputs lie within a partition.
-        (Some(_), None) => Arc::default(),
-        (Some(_), Some(wanted)) => Arc::new([wanted.cut.as_slice().into()]),
-        (None, Some(wanted)) => {
-            let mut cuts = borders.to_vec();
-            let at = cuts.partition_point(|cut| **cut < *wanted.cut);
-            cuts.insert(at, wanted.cut.as_slice().into());
+        Some(part) => picker::within(wanted, state.layout.range(part)).into(),
+        None if wanted.is_empty() => borders.clone(),
+        None => {
+            let mut cuts = [borders, wanted].concat();
+            cuts.sort_unstable();
             cuts.into()
         }
     }
@@ -192,7 +189,7 @@ impl Engine {
             return None;
         }
         let state = self.state.load_full();
-        jobs.wanted = picker::wanted(&state, &self.partition_sizes(), jobs.wanted.take());
+        self.want_borders(&mut jobs, &state);
         self.discard_cut(&state, &jobs);
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
@@ -228,9 +225,14 @@ impl Engine {
     }
 
     /// The sizes at which partitions are divided and joined.
-    pub(super) fn partition_sizes(&self) -> Sizes {
+    pub(super) fn partition_sizes(&self, state: &ReadState, pm: Option<&PmFacts>) -> Sizes {
         let buffer_bytes = self.budget.write_buffer_bytes as u64;
-        picker::sizes(&self.options.limits, self.pm_facts().as_ref(), buffer_bytes)
+        picker::sizes(state, &self.options.limits, pm, buffer_bytes)
+    }
+
+    fn want_borders(&self, jobs: &mut JobState, state: &ReadState) {
+        let sizes = self.partition_sizes(state, self.pm_facts().as_ref());
+        jobs.wanted = picker::wanted(state, &sizes, &jobs.wanted);
     }
 
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
@@ -249,8 +251,8 @@ impl Engine {
             evicting: jobs.evicting,
             tuning: &self.options.tuning,
             chunk_bytes: self.chunk_bytes(),
-            wanted: jobs.wanted.as_ref(),
-            sizes: self.partition_sizes(),
+            wanted: &jobs.wanted,
+            sizes: self.partition_sizes(state, pm.as_ref()),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.rate_limiter.is_at_rest(self.commit.visible()),
@@ -306,7 +308,7 @@ impl Engine {
         plan.tables
             .iter()
             .for_each(|(level, run)| jobs.busy.take(*level, run));
-        let cuts = cuts_for(&plan, state, jobs.wanted.as_ref());
+        let cuts = cuts_for(&plan, state, &jobs.wanted);
         let around = LevelContext::new(state, &plan, cuts);
         Arc::new(Job { plan, around })
     }
@@ -646,7 +648,7 @@ impl Engine {
             return false;
         }
         let state = self.state.load();
-        jobs.wanted = picker::wanted(&state, &self.partition_sizes(), jobs.wanted.take());
+        self.want_borders(&mut jobs, &state);
         self.discard_cut(&state, &jobs);
         self.pick(&state, &jobs, true).is_none()
     }

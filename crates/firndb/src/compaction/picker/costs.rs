@@ -21,7 +21,7 @@ use self::files::{Below, FileSizes};
 use self::weights::Weights;
 pub(crate) use self::weights::weigh;
 use super::leveled::{self, ramp};
-use super::{Facts, Sizes, pick_flush};
+use super::{Facts, Sizes, partitions, pick_flush};
 use crate::blade::{SortedFacts, SortedStore};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::compaction::rate_limiter::{Debt, Pressure};
@@ -38,9 +38,11 @@ const DEEPEST: Level = Level(1);
 const PARTITIONS_MAX: usize = 1024;
 /// The least mean part of a flush that goes into a partition.
 const SLICE_BYTES_MIN: u64 = 256 << 10;
-/// The files from which a partition is divided.
-const FILES_OF_PARTITION: u64 = 16;
-/// A partition has at most this part of persistent memory.
+/// The least and the most tables' worth of bytes from which a partition is divided.
+const TABLES_OF_PARTITION: (u64, u64) = (16, 64);
+/// The least tables' worth of persistent memory for a partition.
+const TABLES_IN_MEMORY: u64 = 4;
+/// A partition has at most this part of persistent memory, unless that is less.
 const PARTITIONS_OF_CAPACITY: u64 = 16;
 
 /// The next action, if one is due.
@@ -52,18 +54,32 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -
 }
 
 /// The sizes at which partitions are divided and joined, unless the limits name some. A merge takes
-/// the upper tables of a partition, so these are a small part of persistent memory; and a flush
-/// writes a table into each, so that there are not too many.
-pub(super) fn sizes(limits: &Limits, tables: &SortedFacts, buffer_bytes: u64) -> Sizes {
+/// the upper tables of a partition, so these are a small part of persistent memory. But they are
+/// some tables' worth, because what leaves with less meets as many files; where memory overflows
+/// they do not matter. And a flush writes a table into each partition, so that there are not too
+/// many.
+pub(super) fn sizes(
+    state: &ReadState,
+    limits: &Limits,
+    tables: &SortedFacts,
+    buffer_bytes: u64,
+) -> Sizes {
     if limits.partitions_max > 1 {
         return Sizes::of(limits);
     }
+    let share = TABLES_IN_MEMORY * limits.table_bytes;
+    let all: u64 = state.parts.iter().map(|part| partitions::bytes(part)).sum();
+    let (least, most) = TABLES_OF_PARTITION;
+    let of_share = all as f64 / tables.capacity_bytes.max(1) as f64 * share as f64;
     Sizes {
         count_max: PARTITIONS_MAX
             .min((buffer_bytes / SLICE_BYTES_MIN) as usize)
             .max(1),
-        bytes: FILES_OF_PARTITION * limits.table_bytes,
-        memory_bytes: tables.capacity_bytes / PARTITIONS_OF_CAPACITY,
+        bytes: (of_share as u64).clamp(least * limits.table_bytes, most * limits.table_bytes),
+        memory_bytes: match Below::of(state).overflows(tables) {
+            true => u64::MAX,
+            false => (tables.capacity_bytes / PARTITIONS_OF_CAPACITY).max(share),
+        },
     }
 }
 
@@ -133,6 +149,11 @@ fn files_max(limits: &Limits, overflows: bool) -> usize {
     }
 }
 
+/// The flushes that are files, as many as would be as far from their merge on another level 0.
+fn level0_weight(part: &Part, limits: &Limits, overflows: bool) -> usize {
+    level0_files(part) * limits.level0_trigger / files_max(limits, overflows).max(1)
+}
+
 /// Moves the upper tables of one partition to the SSD, while persistent memory is nearly full, or
 /// has no room for a flush: of the partition that costs least for each byte that it frees. Beside a
 /// running one there is another only if flushes find no room.
@@ -167,9 +188,11 @@ fn pick_due(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Optio
     let mut due: Vec<(f64, PartId, &Part, Level)> = Vec::new();
     for (id, part) in state.parts() {
         if let Some(level) = merge_level(part, &below, state, facts, tables) {
-            let files =
-                level0_files(part) as f64 / files_max(facts.limits, below.overflows(tables)) as f64;
-            due.push((files.max(1.0), id, part, level));
+            let overflows = below.overflows(tables);
+            // Many files leave with fewer writes for each, until writers would wait for them.
+            let files = level0_weight(part, facts.limits, overflows) as f64;
+            let excess = files / facts.limits.level0_slow as f64;
+            due.push((excess.max(1.0), id, part, level));
         }
         for level in (DEEPEST.0 + 1..part.levels.last().0).map(Level) {
             let live = part.levels.get(level).map_or(0, |runs| runs.live_bytes());
@@ -256,10 +279,9 @@ pub(super) fn debt(state: &ReadState, limits: &Limits, tables: &SortedFacts) -> 
     if !overflows {
         debt.add(&[pressure(tables)]);
     }
-    let due = files_max(limits, overflows).max(1);
     for part in state.parts.iter() {
         // Tables of level 0 that are files cost a read each.
-        let files = level0_files(part) * limits.level0_trigger / due;
+        let files = level0_weight(part, limits, overflows);
         debt.add(&[leveled::level0_pressure(files, limits)]);
     }
     debt

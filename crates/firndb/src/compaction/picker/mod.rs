@@ -12,7 +12,7 @@ mod trees;
 pub(crate) use self::costs::weigh;
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
-pub(crate) use self::partitions::{Sizes, Wanted, wanted};
+pub(crate) use self::partitions::{Sizes, WantedCuts, wanted, within};
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
 use crate::compaction::plan::{BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
@@ -51,8 +51,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) tuning: &'a Tuning,
     /// Bytes of values that an eviction takes.
     pub(crate) chunk_bytes: u64,
-    /// The key at which a partition is to be divided.
-    pub(crate) wanted: Option<&'a Wanted>,
+    /// Keys at which partitions are to be divided, ascending.
+    pub(crate) wanted: &'a [Box<[u8]>],
     /// The sizes at which partitions are divided and joined.
     pub(crate) sizes: Sizes,
     /// Bytes of a write buffer.
@@ -81,10 +81,15 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 }
 
 /// The sizes at which partitions are divided and joined.
-pub(crate) fn sizes(limits: &Limits, pm: Option<&PmFacts>, buffer_bytes: u64) -> Sizes {
+pub(crate) fn sizes(
+    state: &ReadState,
+    limits: &Limits,
+    pm: Option<&PmFacts>,
+    buffer_bytes: u64,
+) -> Sizes {
     match pm {
         None | Some(PmFacts::Lists(_)) => Sizes::of(limits),
-        Some(PmFacts::Sorted(tables)) => costs::sizes(limits, tables, buffer_bytes),
+        Some(PmFacts::Sorted(tables)) => costs::sizes(state, limits, tables, buffer_bytes),
     }
 }
 

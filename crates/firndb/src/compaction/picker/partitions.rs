@@ -1,9 +1,10 @@
-//! The picker of partition borders: a partition that has grown is divided in two, and two small
-//! neighbours become one.
+//! The picker of partition borders: a partition that has grown is divided, and two small neighbours
+//! become one.
 //!
 //! 1. A border is wanted before it exists. From then on every output ends there, and the tables
 //!    that cross it are compacted. Once none is left, one manifest record adds the border, and no
-//!    data moves for it.
+//!    data moves for it. A partition that is many times too large wants all its borders at once,
+//!    so that its tables are not rewritten for each of them.
 //! 2. A border changes only while no flush and no compaction of its partitions runs, because their
 //!    outputs end at the borders that they began with.
 //! 3. A border that is wanted is forgotten by a crash, which leaves nothing but tables that end
@@ -12,18 +13,14 @@
 use super::Facts;
 use super::leveled::{pick_level0, rewrite};
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
-use crate::manifest::{Level, PartId};
+use crate::manifest::{Level, PartId, PartRange};
 use crate::read::state::{LevelRuns, Part, ReadState};
 use crate::read::table_run::TableRun;
 use firn_base::Limits;
 use std::sync::Arc;
 
-/// The partition that is to be divided, and the key at which it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) part: PartId,
-    pub(crate) cut: Vec<u8>,
-}
+/// Keys at which partitions are to be divided, ascending.
+pub(crate) type WantedCuts = Vec<Box<[u8]>>;
 
 /// The sizes at which partitions are divided and joined.
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +43,17 @@ impl Sizes {
         }
     }
 
-    fn is_large(&self, part: &Part) -> bool {
-        bytes(part) > self.bytes || bytes_in_memory(part) > self.memory_bytes
+    /// The number of partitions that `part` is to become, each of about half the size from which
+    /// it would be divided again.
+    fn pieces(&self, part: &Part) -> usize {
+        let (all, memory) = (bytes(part), bytes_in_memory(part));
+        if all <= self.bytes && memory <= self.memory_bytes {
+            return 1;
+        }
+        let pieces = |bytes: u64, most: u64| bytes.saturating_mul(2) / most.max(1);
+        pieces(all, self.bytes)
+            .max(pieces(memory, self.memory_bytes))
+            .max(2) as usize
     }
 
     /// True if both together have less than half of either size, wherever it is: what is in
@@ -57,7 +63,8 @@ impl Sizes {
     }
 }
 
-fn bytes(part: &Part) -> u64 {
+/// The live bytes of a partition.
+pub(super) fn bytes(part: &Part) -> u64 {
     part.levels.values().map(|level| level.live_bytes()).sum()
 }
 
@@ -66,76 +73,108 @@ fn bytes_in_memory(part: &Part) -> u64 {
     tables.map(|(_, run)| run.meta.bytes()).sum()
 }
 
-/// The border that is wanted next: `before` as long as its partition is large, or one in the middle
-/// of another partition that is.
-pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: Option<Wanted>) -> Option<Wanted> {
-    if state.parts.len() >= sizes.count_max || state.upper().is_some() {
+/// The borders that are wanted next: those of `before` in partitions that are still large, and as
+/// many as it takes in each other one that is.
+pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: &WantedCuts) -> WantedCuts {
+    let mut room = sizes.count_max.saturating_sub(state.parts.len());
+    let mut wanted = Vec::new();
+    if room == 0 || state.upper().is_some() {
+        return wanted;
+    }
+    for (at, part) in state.parts.iter().enumerate() {
+        let pieces = sizes.pieces(part).min(room + 1);
+        if pieces < 2 {
+            continue;
+        }
+        let mut cuts = within(before, state.layout.range(at)).to_vec();
+        if cuts.is_empty() {
+            let (from, _) = state.layout.range(at);
+            cuts = borders_of(part, pieces);
+            cuts.retain(|cut| **cut > *from);
+        }
+        cuts.truncate(room);
+        room -= cuts.len();
+        wanted.extend(cuts);
+    }
+    wanted
+}
+
+/// The ones of the ascending `cuts` that are inside `range` and not at its ends.
+pub(crate) fn within<'a>(cuts: &'a [Box<[u8]>], (from, to): PartRange<'_>) -> &'a [Box<[u8]>] {
+    let begin = cuts.partition_point(|cut| **cut <= *from);
+    let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| **cut < *to));
+    &cuts[begin..end.max(begin)]
+}
+
+/// The first keys of the tables that divide the lowest level with several into `pieces` of about
+/// the same size.
+fn borders_of(part: &Part, pieces: usize) -> WantedCuts {
+    let has_some = |level: &&Arc<LevelRuns>| level.sorted && level.runs.len() > 1;
+    let Some(level) = part.levels.values().rev().find(has_some) else {
+        return Vec::new();
+    };
+    let piece = level.live_bytes().div_ceil(pieces as u64).max(1);
+    let (mut cuts, mut before) = (WantedCuts::new(), 0);
+    let mut next = piece;
+    for (i, run) in level.runs.iter().enumerate() {
+        before += run.meta.live_bytes();
+        if before > next {
+            // The first table cannot begin a second partition.
+            let begins = &level.runs[i.max(1)].meta.smallest;
+            if cuts.last().is_none_or(|last| **last < **begins) {
+                cuts.push(begins.as_slice().into());
+            }
+            next = before.div_ceil(piece) * piece;
+        }
+    }
+    cuts
+}
+
+/// A wanted border that nothing is in the way of any more. It comes before other work, because the
+/// partition is seldom idle while much is written.
+pub(super) fn pick_ready(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    if facts.flushing {
         return None;
     }
-    let is_large = |part: &Part| sizes.is_large(part);
-    let still = before.filter(|wanted| {
-        let at = state.layout.part_of(&wanted.cut);
-        state.layout.ids()[at] == wanted.part && is_large(&state.parts[at])
-    });
-    still.or_else(|| {
-        state
-            .parts()
-            .filter(|(_, part)| is_large(part))
-            .find_map(|(id, part)| {
-                let cut = middle(part)?;
-                (state.layout.cuts().iter().all(|other| **other != *cut))
-                    .then_some(Wanted { part: id, cut })
-            })
+    facts.wanted.iter().find_map(|cut| {
+        let (id, part) = part_with(state, cut);
+        let is_ready = crossing(part, cut).is_none() && !is_busy(part, facts.busy);
+        is_ready.then(|| border(id, &[part], Border::Add(cut.to_vec())))
     })
 }
 
-/// The first key of the table in the middle of the lowest level that has several.
-fn middle(part: &Part) -> Option<Vec<u8>> {
-    let has_some = |level: &&Arc<LevelRuns>| level.sorted && level.runs.len() > 1;
-    let level = part.levels.values().rev().find(has_some)?;
-    let half = level.live_bytes() / 2;
-    let mut before = 0;
-    let at = level.runs.iter().position(|run| {
-        before += run.meta.live_bytes();
-        before > half
-    })?;
-    Some(level.runs[at.max(1)].meta.smallest.clone())
-}
-
-/// The wanted border, if nothing is in its way any more. It comes before other work, because the
-/// partition is seldom idle while much is written.
-pub(super) fn pick_ready(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let wanted = facts.wanted?;
-    let (id, part) = (wanted.part, state.part_by_id(wanted.part)?);
-    let crosses = |(_, run): (Level, &Arc<TableRun>)| {
-        run.meta.smallest < wanted.cut && run.meta.largest >= wanted.cut
-    };
-    let is_ready = !facts.flushing && !part.tables().any(crosses) && !is_busy(part, facts.busy);
-    is_ready.then(|| border(id, &[part], Border::Add(wanted.cut.clone())))
-}
-
-/// The next step towards the wanted border, or a border that can go.
+/// The next step towards a wanted border, or a border that can go.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     match facts.wanted {
-        Some(wanted) => pick_division(state, wanted, facts),
-        None => pick_union(state, facts),
+        [] => pick_union(state, facts),
+        wanted => wanted
+            .iter()
+            .find_map(|cut| pick_division(state, cut, facts)),
     }
 }
 
-fn pick_division(state: &ReadState, wanted: &Wanted, facts: &Facts<'_>) -> Option<Plan> {
-    let (id, part) = (wanted.part, state.part_by_id(wanted.part)?);
-    let crosses = part
-        .tables()
-        .find(|(_, run)| run.meta.smallest < wanted.cut && run.meta.largest >= wanted.cut);
-    match crosses {
-        Some((Level::ZERO, _)) => pick_level0(id, part, facts),
-        Some((level, run)) if !facts.busy.has(run) => Some(Plan {
+fn pick_division(state: &ReadState, cut: &[u8], facts: &Facts<'_>) -> Option<Plan> {
+    let (id, part) = part_with(state, cut);
+    match crossing(part, cut)? {
+        (Level::ZERO, _) => pick_level0(id, part, facts),
+        (level, run) if !facts.busy.has(run) => Some(Plan {
             reason: Reason::Partition,
             ..rewrite(id, level, run)
         }),
-        Some(_) => None,
-        None => None,
+        _ => None,
     }
+}
+
+/// The partition that has `key`.
+fn part_with<'a>(state: &'a ReadState, key: &[u8]) -> (PartId, &'a Part) {
+    let at = state.layout.part_of(key);
+    (state.layout.ids()[at], &state.parts[at])
+}
+
+/// The first table that has keys on both sides of `cut`.
+fn crossing<'a>(part: &'a Part, cut: &[u8]) -> Option<(Level, &'a Arc<TableRun>)> {
+    part.tables()
+        .find(|(_, run)| *run.meta.smallest < *cut && *run.meta.largest >= *cut)
 }
 
 /// Joins two neighbours that have little together. Each keeps its tables.

@@ -7,7 +7,7 @@
 //! border: m                        partitions end before this key
 //! level 0: new:a-z a-c/40          tables, newest first in level 0
 //! busy: a-c                        tables that running jobs have
-//! wanted: k                        the border that is wanted
+//! wanted: k ...                    the borders that are wanted
 //! pick                             a question
 //! => size: copy a-c + b-d -> 1     its answer: the inputs, then the tables that they overlap
 //! ```
@@ -43,7 +43,7 @@ struct Case {
     tables: Vec<(Level, TableMeta)>,
     names: BTreeMap<FileId, String>,
     busy: Vec<String>,
-    wanted: Option<String>,
+    wanted: Vec<String>,
 }
 
 /// A place in a pool that nothing reads.
@@ -80,7 +80,7 @@ impl Case {
             tables: Vec::new(),
             names: BTreeMap::new(),
             busy: Vec::new(),
-            wanted: None,
+            wanted: Vec::new(),
         }
     }
 
@@ -158,10 +158,8 @@ impl Case {
             let (level, run) = self.named(state, name);
             busy.take(level, run);
         }
-        let wanted = self.wanted.as_ref().map(|cut| Wanted {
-            part: state.layout.ids()[state.layout.part_of(cut.as_bytes())],
-            cut: cut.clone().into_bytes(),
-        });
+        let wanted = self.wanted.iter().map(|cut| cut.as_bytes().into());
+        let wanted: WantedCuts = wanted.collect();
         let tuning = Tuning::default();
         let pm = self.lists(state).map(PmFacts::Lists);
         let pm = pm.or_else(|| self.sorted(state).map(PmFacts::Sorted));
@@ -179,7 +177,7 @@ impl Case {
             evicting: false,
             tuning: &tuning,
             chunk_bytes: 0,
-            wanted: wanted.as_ref(),
+            wanted: &wanted,
             sizes: Sizes::of(&self.limits),
             buffer_bytes: 0,
             level0_inputs_max: usize::MAX,
@@ -333,10 +331,14 @@ impl Case {
                 let plan = pick_manual_rewrite(&state, PartId(0), range, None, facts);
                 self.told(&state, plan)
             }
-            ["wanted"] => match wanted(&state, &facts.sizes, facts.wanted.cloned()) {
-                None => "nothing".to_owned(),
-                Some(wanted) => String::from_utf8(wanted.cut).unwrap(),
-            },
+            ["wanted"] => {
+                let wanted = wanted(&state, &facts.sizes, &facts.wanted.to_vec());
+                let keys = wanted.iter().map(|cut| String::from_utf8_lossy(cut));
+                match keys.collect::<Vec<_>>().join(" ") {
+                    none if none.is_empty() => "nothing".to_owned(),
+                    keys => keys,
+                }
+            }
             ["debt"] => {
                 let debt = debt(&state, &self.limits, facts.tuning, 0, facts.pm);
                 format!("{} KiB over the targets", debt.bytes >> 10)
@@ -361,7 +363,7 @@ impl Case {
                 "facts" => self.facts = words.iter().map(|word| setting(word)).collect(),
                 "border" => self.borders = words.iter().map(|&key| key.to_owned()).collect(),
                 "busy" => self.busy = words.iter().map(|&name| name.to_owned()).collect(),
-                "wanted" => self.wanted = words.first().map(|&key| key.to_owned()),
+                "wanted" => self.wanted = words.iter().map(|&key| key.to_owned()).collect(),
                 _ => panic!("unknown line {line}"),
             },
         }
