@@ -325,6 +325,41 @@ fn blade_07_what_is_read_stays() {
     });
 }
 
+/// The mean used share of the pool while tables leave, beside `gets` for each put.
+fn used_beside(gets: usize) -> f64 {
+    let mut rig = Rig::new(Profile::Blade, |options| {
+        tables(POOL_BYTES)(options);
+        options.row_cache = false;
+        // So small that what leaves at a time is less than what the share of reads moves.
+        options.limits.partitions_max = 32;
+        options.limits.partition_bytes = 150 << 10;
+    });
+    let mut used = Vec::new();
+    while used.len() < 25 {
+        rig.put(300, 1_000_000);
+        for _ in 0..300 * gets {
+            let _absent = rig.db.get(b"key0500000x").unwrap();
+        }
+        let found = blade(&rig);
+        if found.major_compactions > 0 {
+            used.push(found.used_bytes as f64 / found.capacity_bytes as f64);
+        }
+    }
+    rig.check();
+    used.iter().sum::<f64>() / used.len() as f64
+}
+
+#[test]
+fn blade_07_more_stays_where_reads_prevail() {
+    row(&mechanisms::BLADE_READ_SHARE, "of the pool is used", || {
+        let (written, read) = (used_beside(0), used_beside(5));
+        assert!(
+            read > written + 0.01,
+            "{read:.2} of the pool is used beside reads, {written:.2} without"
+        );
+    });
+}
+
 /// Reads one key in twenty, all over the key space, while other keys are written, and counts the
 /// gets of these keys that files answer in the end.
 fn reads_of_hot_keys_in_files(sieve: bool) -> (Rig, u64) {

@@ -63,6 +63,8 @@ firn_base::sites! {
     BLADE_REPEATS = "blade.repeats";
     /// Reads keep a partition in persistent memory (blade_07).
     BLADE_HEAT = "blade.heat";
+    /// The share of persistent memory that stays in use follows the share of reads (blade_07).
+    BLADE_READ_SHARE = "blade.read_share";
     /// Entries that are read stay in persistent memory when their partition leaves (blade_07).
     BLADE_SIEVE = "blade.sieve";
     /// Writes of compactions leave room for reads in flight (blade_09).

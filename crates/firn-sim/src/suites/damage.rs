@@ -5,7 +5,8 @@
 //! A seed selects a golden database (closed or not, with a pool or without, of profile `classic` or
 //! `lab`, one of many) and a shard of its places. The seeds with the same database number are
 //! exhaustive together. Each database of `classic` is accompanied by one of `block` in which a
-//! table grew; this way the seeds of the other profiles keep their meaning.
+//! table grew, and each of `lab` with a pool by those of the profiles whose tables are in one; this
+//! way the seeds of the other profiles keep their meaning.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
@@ -72,6 +73,10 @@ thread_local! {
     static LAST: RefCell<Option<(Key, Rc<[Golden]>)>> = const { RefCell::new(None) };
 }
 
+fn has_pool(number: u64) -> bool {
+    number / 2 % 2 == 1
+}
+
 /// The databases with this number, and the shard of this seed.
 fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
     let (number, shard) = (
@@ -85,10 +90,10 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
             .map(|last| last.1.clone())
     });
     let golden = known.unwrap_or_else(|| {
-        let profiles: &[Profile] = if number / 4 % 2 == 1 {
-            &[Profile::Lab]
-        } else {
-            &[Profile::Classic, Profile::Block]
+        let profiles: &[Profile] = match (number / 4 % 2 == 1, has_pool(number)) {
+            (true, true) => &[Profile::Lab, Profile::Tlsm, Profile::Blade],
+            (true, false) => &[Profile::Lab],
+            (false, _) => &[Profile::Classic, Profile::Block],
         };
         profiles
             .iter()
@@ -174,8 +179,13 @@ fn cuts(golden: &Golden, shard: u64) -> Tally {
 
 impl Golden {
     fn new(number: u64, profile: Profile) -> Golden {
-        let (closed, pool) = (number.is_multiple_of(2), number / 2 % 2 == 1);
-        let trees_bytes = if profile == Profile::Lab { 48 << 10 } else { 0 };
+        let (closed, pool) = (number.is_multiple_of(2), has_pool(number));
+        let above_bytes = match profile {
+            Profile::Lab => 48 << 10,
+            // So little that some tables leave for files.
+            Profile::Tlsm | Profile::Blade => 128 << 10,
+            _ => 0,
+        };
         let grows_small = profile == Profile::Block;
         let (keys, value_bytes_max) = (40, 120);
         let small = Setup {
@@ -190,7 +200,7 @@ impl Golden {
             write_buffer_bytes: 6 << 10,
             ..small
         };
-        let memory = pool.then(|| SimRegion::new((40 << 10) + trees_bytes, Mode::Adr));
+        let memory = pool.then(|| SimRegion::new((40 << 10) + above_bytes, Mode::Adr));
         let machine = Machine::of(setup.file_system(1), memory);
         let mut random = Seed::new(3 + number / KINDS);
         let mut session = Session::open(&setup, &machine, History::default()).unwrap();

@@ -10,19 +10,23 @@ pub struct ListIter {
     list: Arc<List>,
     at: Option<Position>,
     probe: Probe,
-    value: Vec<u8>,
-    is_loaded: bool,
 }
 
 impl ListIter {
-    /// A cursor that is at no entry yet.
+    /// A cursor that is at no entry yet, and reads an entry's value when it is asked for.
     pub fn new(list: Arc<List>) -> ListIter {
         ListIter {
             list,
             at: None,
             probe: Probe::default(),
-            value: Vec::new(),
-            is_loaded: false,
+        }
+    }
+
+    /// A cursor that verifies every entry before it tells the key.
+    pub fn verifying(list: Arc<List>) -> ListIter {
+        ListIter {
+            probe: Probe::verifying(),
+            ..ListIter::new(list)
         }
     }
 
@@ -44,8 +48,7 @@ impl ListIter {
 
     /// The value of its entry. REQUIRES: it was loaded.
     pub fn value(&self) -> &[u8] {
-        debug_assert!(self.is_loaded);
-        &self.value
+        &self.probe.value
     }
 
     /// Reads the value of its entry, unless it has.
@@ -53,11 +56,10 @@ impl ListIter {
     /// # Errors
     /// `Corruption` if the entry is damaged.
     pub fn load(&mut self) -> Result<()> {
-        if self.at.is_some() && !self.is_loaded {
-            self.list.value_into(&mut self.probe, &mut self.value)?;
-            self.is_loaded = true;
+        match self.at {
+            Some(_) => self.list.load(&mut self.probe),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// True if its node has the prefix by which searches find it.
@@ -136,7 +138,6 @@ impl ListIter {
 
     fn go(&mut self, at: Option<Position>) -> Result<()> {
         self.at = None;
-        self.is_loaded = false;
         if let Some(at) = at {
             self.list.entry(at, &mut self.probe)?;
             self.at = Some(at);

@@ -9,7 +9,10 @@
 //! 3. A reader beside a writing process has no claim to the list's space: the writer may free and
 //!    reuse it. It keeps a copy of the nodes, and checks every entry that it looks at, so it
 //!    notices.
-//! 4. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
+//! 4. A key in persistent memory may rot. A search and a cursor of a user verify every entry by whose
+//!    key they go on, or a rotted key would hide others, or itself. A merge that links entries does
+//!    not read their values, so it verifies none.
+//! 5. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
 
 use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix_of};
 use super::space::{Chunk, ListSpace};
@@ -61,12 +64,26 @@ pub struct List {
 pub(super) struct Probe {
     /// The entry's key.
     pub(super) key: Vec<u8>,
+    /// The entry's value, if `is_whole`.
+    pub(super) value: Vec<u8>,
+    /// True if the entry was verified.
+    is_whole: bool,
+    /// True if every entry is.
+    verifies: bool,
     found: Option<(Position, Found)>,
     /// Cache lines of persistent memory read so far.
     lines: u64,
 }
 
 impl Probe {
+    /// A probe that verifies every entry.
+    pub(super) fn verifying() -> Probe {
+        Probe {
+            verifies: true,
+            ..Probe::default()
+        }
+    }
+
     /// The entry, if it was read.
     pub(super) fn found(&self) -> Option<Found> {
         self.found.map(|(_, found)| found)
@@ -89,8 +106,25 @@ impl List {
     /// Opens the list in `space`, whose last segment has `totals`.
     ///
     /// # Errors
-    /// `Corruption` if a node leads to no entry, or the filter is damaged.
+    /// `Corruption` if a node leads to no entry, or the first one of a segment or the filter is
+    /// damaged.
     pub fn open(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
+        List::open_with(space, totals, Probe::verifying)
+    }
+
+    /// Opens a list of which some entries may be damaged, to salvage the others.
+    ///
+    /// # Errors
+    /// `Corruption` if a node leads to no entry, or the filter is damaged.
+    pub fn open_damaged(space: Arc<ListSpace>, totals: ListTotals) -> Result<List> {
+        List::open_with(space, totals, Probe::default)
+    }
+
+    fn open_with(
+        space: Arc<ListSpace>,
+        totals: ListTotals,
+        probe: impl Fn() -> Probe,
+    ) -> Result<List> {
         let mut list = List {
             filter: open_filter(&space, &totals)?,
             space,
@@ -102,15 +136,14 @@ impl List {
         let is_filled = |segment: &usize| list.space.segments[*segment].nodes > 0;
         let filled: Vec<usize> = (0..list.space.segments.len()).filter(is_filled).collect();
         for segment in filled {
-            let guide = list.guide(segment)?;
+            let guide = list.guide(segment, probe())?;
             list.guides.push(guide);
         }
         Ok(list)
     }
 
-    fn guide(&self, segment: usize) -> Result<Guide> {
+    fn guide(&self, segment: usize, mut probe: Probe) -> Result<Guide> {
         let nodes = self.space.segments[segment].nodes as usize;
-        let mut probe = Probe::default();
         let first_tag = self
             .entry(Position { segment, index: 0 }, &mut probe)?
             .head
@@ -168,7 +201,7 @@ impl List {
         if !self.filter.may_contain(query.hash) {
             return Ok(Got::Excluded);
         }
-        let mut probe = Probe::default();
+        let mut probe = Probe::verifying();
         let got = self.search(query, &mut probe);
         if let Some((gets, _)) = &self.counted {
             gets.searched(probe.lines);
@@ -187,7 +220,7 @@ impl List {
         }
         Ok(Got::Found {
             tag,
-            value: Value::owned(self.value(probe)?),
+            value: Value::owned(std::mem::take(&mut probe.value)),
             row: None,
         })
     }
@@ -344,7 +377,7 @@ impl List {
 
     /// Reads the entry to which the node at `at` points into `probe`.
     fn entry_of(&self, at: Position, node: Node, probe: &mut Probe) -> Result<Found> {
-        probe.found = None;
+        (probe.found, probe.is_whole) = (None, false);
         let segment = &self.space.segments[at.segment];
         let (number, _) = segment
             .refs
@@ -384,21 +417,26 @@ impl List {
             at: node.at,
         };
         probe.found = Some((at, found));
-        if self.space.held.get().is_some() {
-            let _whole = self.value(probe)?;
+        if probe.verifies || self.space.held.get().is_some() {
+            self.load(probe)?;
         }
         Ok(found)
     }
 
-    /// The value of the entry in `probe`. The entry's checksum is verified.
-    pub(super) fn value(&self, probe: &mut Probe) -> Result<Vec<u8>> {
-        let mut value = Vec::new();
-        self.value_into(probe, &mut value).map(|()| value)
+    /// Reads the value of the entry in `probe`, unless it is there. The entry's checksum is
+    /// verified.
+    pub(super) fn load(&self, probe: &mut Probe) -> Result<()> {
+        if !probe.is_whole {
+            let mut value = std::mem::take(&mut probe.value);
+            let read = self.value_into(probe, &mut value);
+            probe.value = value;
+            probe.is_whole = read.is_ok();
+            read?;
+        }
+        Ok(())
     }
 
-    /// Replaces the bytes of `value` by [`List::value`], so that a cursor allocates no memory for
-    /// each.
-    pub(super) fn value_into(&self, probe: &mut Probe, value: &mut Vec<u8>) -> Result<()> {
+    fn value_into(&self, probe: &mut Probe, value: &mut Vec<u8>) -> Result<()> {
         let Some(found) = probe.found() else {
             return Err(Error::invalid("no entry was read"));
         };

@@ -102,11 +102,11 @@ pub fn salvage(list: &List, mut keep: impl FnMut(&[u8], Tag, &[u8]) -> Result<()
     let mut at = list.first();
     while let Some(here) = at {
         let read = list.entry(here, &mut probe).and_then(|found| {
-            let value = list.value(&mut probe)?;
-            Ok((found.head.tag, value))
+            list.load(&mut probe)?;
+            Ok(found.head.tag)
         });
         match read {
-            Ok((tag, value)) => keep(&probe.key, tag, &value)?,
+            Ok(tag) => keep(&probe.key, tag, &probe.value)?,
             Err(error) if error.kind() == ErrorKind::Corruption => lost += 1,
             Err(error) => return Err(error),
         }

@@ -4,7 +4,9 @@
 //! is freed at once, and what a crash left is free at the next open, because nothing names it.
 
 use super::stats::SortedCounters;
+use crate::mechanisms;
 use crate::options::tuning::{BladeModels, BladeTuning};
+use crate::read::heat::Recent;
 use firn_base::count::IoCounters;
 use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
@@ -31,6 +33,26 @@ pub(crate) struct SortedStore {
     is_evicting: AtomicBool,
     costs: Mutex<Costs>,
     last_major_ns: AtomicU64,
+    operations: Mutex<Operations>,
+}
+
+/// The recent operations of users.
+#[derive(Debug)]
+struct Operations {
+    gets: Recent,
+    writes: Recent,
+    /// The part of them that are gets.
+    read_share: f64,
+}
+
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations {
+            gets: Recent::default(),
+            writes: Recent::default(),
+            read_share: 1.0,
+        }
+    }
 }
 
 /// Measured costs, in nanoseconds.
@@ -58,8 +80,11 @@ const SSD_READS_MIN: u64 = 1000;
 const BYTE_NS_MIN: f64 = 0.05;
 /// The weight of a new measurement.
 const NEW_SHARE: f64 = 0.25;
-/// The used share of what is used when eviction begins at which it ends.
-const EVICT_UNTIL: f64 = 0.9;
+/// The used share, of what is used when eviction begins, at which it ends: the first where nobody
+/// reads, and the second more where nobody writes.
+const EVICT_UNTIL: (f64, f64) = (0.9, 0.08);
+/// The same for the paper's models, which does not say how it follows the reads.
+const EVICT_UNTIL_IN_PAPER: (f64, f64) = (0.5, 0.4);
 
 /// The facts about the sorted tables' part of the pool that a picker needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,7 +185,18 @@ impl SortedStore {
             is_evicting: AtomicBool::new(false),
             costs: Mutex::new(GUESSED),
             last_major_ns: AtomicU64::new(0),
+            operations: Mutex::default(),
         })
+    }
+
+    /// Notes that users have made `gets` and `writes` in all by `now_ns`.
+    pub(crate) fn note_operations(&self, gets: u64, writes: u64, now_ns: u64) {
+        let mut operations = self.operations.lock();
+        let gets = operations.gets.of(gets, now_ns);
+        let all = gets + operations.writes.of(writes, now_ns);
+        if all > 0.0 {
+            operations.read_share = gets / all;
+        }
     }
 
     /// The facts for a picker at `now_ns`.
@@ -177,13 +213,24 @@ impl SortedStore {
         };
         let (used, due) = (facts.used_share(), self.tuning.evict_share);
         let was_evicting = self.is_evicting.load(Ordering::Relaxed);
-        let until = match self.tuning.models {
-            BladeModels::Off => 0.0,
-            BladeModels::Paper | BladeModels::Costs => due * EVICT_UNTIL,
-        };
+        let until = due * self.evict_until();
         facts.is_evicting = used >= due || (was_evicting && used > until);
         self.is_evicting.store(facts.is_evicting, Ordering::Relaxed);
         facts
+    }
+
+    /// The used share, of what is used when eviction begins, at which it ends: the more, the larger
+    /// the part of reads among users' operations (PM-Blade, IV-C).
+    fn evict_until(&self) -> f64 {
+        let (least, more) = match self.tuning.models {
+            BladeModels::Off => return 0.0,
+            BladeModels::Paper => EVICT_UNTIL_IN_PAPER,
+            BladeModels::Costs => EVICT_UNTIL,
+        };
+        match mechanisms::BLADE_READ_SHARE.is_on() {
+            true => least + more * self.operations.lock().read_share,
+            false => least,
+        }
     }
 
     /// Bytes for the entries of a memtable of `bytes`, which takes about as much for each as a

@@ -215,8 +215,10 @@ impl Engine {
     /// The tables' part of persistent memory, in profiles that have one.
     pub(super) fn pm_facts(&self) -> Option<PmFacts> {
         let store = self.compaction.pm.as_ref()?;
-        let is_full = self.write_stall.is_full();
-        let facts = store.facts(is_full, self.clock.now_ns());
+        let (is_full, now_ns) = (self.write_stall.is_full(), self.clock.now_ns());
+        let user = &self.counts.user;
+        store.note_operations(user.gets.get(), user.writes.get(), now_ns);
+        let facts = store.facts(is_full, now_ns);
         // On a manual clock all follows from the seed, and the machine's times do not.
         Some(match self.clock.is_manual() {
             true => facts,

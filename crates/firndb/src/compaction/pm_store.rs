@@ -70,6 +70,14 @@ impl PmStore {
         }
     }
 
+    /// Notes that users have made `gets` and `writes` in all by `now_ns`.
+    pub(crate) fn note_operations(&self, gets: u64, writes: u64, now_ns: u64) {
+        match self {
+            PmStore::Lists(_) => {}
+            PmStore::Sorted(store) => store.note_operations(gets, writes, now_ns),
+        }
+    }
+
     /// True if a job that failed with `error` makes files instead, which is counted.
     pub(crate) fn spills(&self, error: &Error) -> bool {
         match self {

@@ -19,12 +19,39 @@ pub(crate) struct Heat {
     seen: Mutex<Seen>,
 }
 
+/// The recent part of a count that only grows. Half of it is forgotten every [`HALF_LIFE_NS`].
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Recent {
+    at_ns: u64,
+    /// The count at that time.
+    seen: u64,
+    /// What is not forgotten of it.
+    left: f64,
+}
+
+impl Recent {
+    /// The recent part of `count`, as of `now_ns`.
+    pub(crate) fn of(&mut self, count: u64, now_ns: u64) -> f64 {
+        let lives = now_ns.saturating_sub(self.at_ns) / HALF_LIFE_NS;
+        if lives > 0 {
+            *self = Recent {
+                at_ns: self.at_ns + lives * HALF_LIFE_NS,
+                seen: count,
+                left: self.of_all(count) * 0.5_f64.powi(lives.min(1000) as i32),
+            };
+        }
+        self.of_all(count)
+    }
+
+    /// The same, with nothing forgotten since the last time.
+    fn of_all(&self, count: u64) -> f64 {
+        self.left + (count - self.seen) as f64
+    }
+}
+
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
-    at_ns: u64,
-    hits: u64,
-    /// Hits that are not forgotten.
-    recent: f64,
+    hits: Recent,
     /// The searches in vain at the last merge of unsorted tables.
     wasted_at_merge: u64,
     /// The last merges within persistent memory, and out of it.
@@ -55,19 +82,9 @@ impl Heat {
     /// Recent hits, as of `now_ns`.
     pub(crate) fn hits(&self, now_ns: u64) -> f64 {
         let mut seen = self.seen.lock();
-        let lives = now_ns.saturating_sub(seen.at_ns) / HALF_LIFE_NS;
-        if lives > 0 {
-            let hits = self.hits.get();
-            let new = (hits - seen.hits) as f64;
-            let left = 0.5_f64.powi(lives.min(1000) as i32);
-            *seen = Seen {
-                at_ns: seen.at_ns + lives * HALF_LIFE_NS,
-                hits,
-                recent: (seen.recent + new) * left,
-                ..*seen
-            };
-        }
-        seen.recent + (self.hits.get() - seen.hits) as f64
+        // Read under the lock, so that the count does not fall.
+        let hits = self.hits.get();
+        seen.hits.of(hits, now_ns)
     }
 
     /// Tables searched in vain since the last merge.
@@ -103,14 +120,17 @@ impl Heat {
         let (mut seen, heat) = (Seen::default(), Heat::default());
         for (before, parts) in before {
             let other = *before.seen.lock();
-            let recent = other.recent + (before.hits.get() - other.hits) as f64;
+            let recent = other.hits.of_all(before.hits.get());
             let wasted = before.wasted.get().saturating_sub(other.wasted_at_merge);
             heat.wasted.add(wasted / parts as u64);
-            let at_ns = seen.at_ns.max(other.at_ns);
+            let (all, at_ns) = (seen.hits, seen.hits.at_ns.max(other.hits.at_ns));
             let left = |at: u64| 0.5_f64.powf((at_ns - at) as f64 / HALF_LIFE_NS as f64);
-            seen.recent =
-                seen.recent * left(seen.at_ns) + recent / parts as f64 * left(other.at_ns);
-            seen.at_ns = at_ns;
+            let of_other = recent / parts as f64 * left(other.hits.at_ns);
+            seen.hits = Recent {
+                at_ns,
+                seen: 0,
+                left: all.left * left(all.at_ns) + of_other,
+            };
             let later = |a: Option<Merged>, b: Option<Merged>| {
                 a.into_iter().chain(b).max_by_key(|merged| merged.at_ns)
             };

@@ -99,7 +99,10 @@ impl Table {
     pub(crate) fn iter(&self, access: Access) -> TableIter {
         match self {
             Table::Sst(sst) => TableIter::Sst(sst.iter(access)),
-            Table::List(list) => TableIter::List(ListIter::new(list.clone())),
+            Table::List(list) => TableIter::List(match access {
+                Access::Cached => ListIter::verifying(list.clone()),
+                Access::Streaming { .. } => ListIter::new(list.clone()),
+            }),
             Table::Sorted(table) => TableIter::Sorted(PmTableIter::new(table.clone())),
         }
     }

@@ -40,9 +40,7 @@ const PARTITIONS_MAX: usize = 1024;
 const SLICE_BYTES_MIN: u64 = 256 << 10;
 /// The least and the most tables' worth of bytes from which a partition is divided.
 const TABLES_OF_PARTITION: (u64, u64) = (16, 64);
-/// The least tables' worth of persistent memory for a partition.
-const TABLES_IN_MEMORY: u64 = 4;
-/// A partition has at most this part of persistent memory, unless that is less.
+/// A partition has at most this part of persistent memory, unless that is less than a table.
 const PARTITIONS_OF_CAPACITY: u64 = 16;
 
 /// The next action, if one is due.
@@ -54,10 +52,9 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -
 }
 
 /// The sizes at which partitions are divided and joined, unless the limits name some. A merge takes
-/// the upper tables of a partition, so these are a small part of persistent memory. But they are
-/// some tables' worth, because what leaves with less meets as many files; where memory overflows
-/// they do not matter. And a flush writes a table into each partition, so that there are not too
-/// many.
+/// the upper tables of a partition, so these are a small part of persistent memory. But they are a
+/// table's worth, because what leaves with less meets as many files; where memory overflows they do
+/// not matter. And a flush writes a table into each partition, so that there are not too many.
 pub(super) fn sizes(
     state: &ReadState,
     limits: &Limits,
@@ -67,7 +64,7 @@ pub(super) fn sizes(
     if limits.partitions_max > 1 {
         return Sizes::of(limits);
     }
-    let share = TABLES_IN_MEMORY * limits.table_bytes;
+    let share = limits.table_bytes;
     let all: u64 = state.parts.iter().map(|part| partitions::bytes(part)).sum();
     let (least, most) = TABLES_OF_PARTITION;
     let of_share = all as f64 / tables.capacity_bytes.max(1) as f64 * share as f64;
@@ -189,9 +186,13 @@ fn pick_due(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Optio
     for (id, part) in state.parts() {
         if let Some(level) = merge_level(part, &below, state, facts, tables) {
             let overflows = below.overflows(tables);
-            // Many files leave with fewer writes for each, until writers would wait for them.
-            let files = level0_weight(part, facts.limits, overflows) as f64;
-            let excess = files / facts.limits.level0_slow as f64;
+            // Where memory overflows, many files leave with fewer writes for each, until writers
+            // would wait for them.
+            let due_at = match overflows {
+                true => facts.limits.level0_slow,
+                false => facts.limits.level0_trigger,
+            };
+            let excess = level0_weight(part, facts.limits, overflows) as f64 / due_at as f64;
             due.push((excess.max(1.0), id, part, level));
         }
         for level in (DEEPEST.0 + 1..part.levels.last().0).map(Level) {

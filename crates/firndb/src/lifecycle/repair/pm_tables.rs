@@ -54,7 +54,7 @@ impl Repair {
             Place::File => 0,
             Place::List(place) => {
                 let found = pm_skiplist::claim(pool, id, place, chunks)?;
-                let list = List::open(Arc::new(found.space), found.totals)?;
+                let list = List::open_damaged(Arc::new(found.space), found.totals)?;
                 pm_skiplist::salvage(&list, &mut keep)?
             }
             Place::Sorted(extent) => {
