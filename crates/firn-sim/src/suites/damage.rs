@@ -73,6 +73,16 @@ thread_local! {
     static LAST: RefCell<Option<(Key, Rc<[Golden]>)>> = const { RefCell::new(None) };
 }
 
+/// Bytes of a pool for what is above the files.
+fn bytes_above(profile: Profile) -> u64 {
+    match profile {
+        Profile::Lab => 48 << 10,
+        // So little that some tables leave for files.
+        Profile::Tlsm | Profile::Blade => 128 << 10,
+        _ => 0,
+    }
+}
+
 fn has_pool(number: u64) -> bool {
     number / 2 % 2 == 1
 }
@@ -180,12 +190,6 @@ fn cuts(golden: &Golden, shard: u64) -> Tally {
 impl Golden {
     fn new(number: u64, profile: Profile) -> Golden {
         let (closed, pool) = (number.is_multiple_of(2), has_pool(number));
-        let above_bytes = match profile {
-            Profile::Lab => 48 << 10,
-            // So little that some tables leave for files.
-            Profile::Tlsm | Profile::Blade => 128 << 10,
-            _ => 0,
-        };
         let grows_small = profile == Profile::Block;
         let (keys, value_bytes_max) = (40, 120);
         let small = Setup {
@@ -200,7 +204,7 @@ impl Golden {
             write_buffer_bytes: 6 << 10,
             ..small
         };
-        let memory = pool.then(|| SimRegion::new((40 << 10) + above_bytes, Mode::Adr));
+        let memory = pool.then(|| SimRegion::new((40 << 10) + bytes_above(profile), Mode::Adr));
         let machine = Machine::of(setup.file_system(1), memory);
         let mut random = Seed::new(3 + number / KINDS);
         let mut session = Session::open(&setup, &machine, History::default()).unwrap();

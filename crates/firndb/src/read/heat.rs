@@ -25,7 +25,7 @@ pub(crate) struct Recent {
     at_ns: u64,
     /// The count at that time.
     seen: u64,
-    /// What is not forgotten of it.
+    /// The part of it that is not forgotten.
     left: f64,
 }
 
