@@ -10,8 +10,8 @@
 //!    reuse it. It keeps a copy of the nodes, and checks every entry that it looks at, so it
 //!    notices.
 //! 4. A key in persistent memory may rot. A search and a cursor of a user verify every entry by
-//!    whose key they go on, or a rotted key would hide others, or itself. A merge that links entries
-//!    does not read their values, so it verifies none.
+//!    whose key they go on, or a rotted key would hide others, or itself. A merge that links
+//!    entries does not read their values, so it verifies none.
 //! 5. A value is copied out, because a pinned one would keep its chunk for as long as a user likes.
 
 use super::layout::{ENTRY_BYTES, EntryHead, ListTotals, NODE_BYTES, Node, prefix_of};

@@ -48,6 +48,7 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -
     pick_flush(state, facts)
         .or_else(|| pick_major(state, facts, tables))
         .or_else(|| pick_due(state, facts, tables))
+        .or_else(|| pick_files_at_rest(state, facts, tables))
         .or_else(|| leveled::pick_rest_below(state, facts).map(placed))
 }
 
@@ -241,6 +242,19 @@ fn merge_level(
     }
     let is_due = is_deep || has_many_files || weights.merge_pays(depth, upper.bytes >= share);
     is_due.then_some(DEEPEST)
+}
+
+/// Moves the upper tables of a partition to the SSD where memory overflows, while there is time for
+/// it, because each file of level 0 costs a get a search.
+fn pick_files_at_rest(state: &ReadState, facts: &Facts<'_>, tables: &SortedFacts) -> Option<Plan> {
+    if !facts.at_rest || !Below::of(state).overflows(tables) {
+        return None;
+    }
+    let least = facts.limits.level0_rest.max(1);
+    let mut parts = state
+        .parts()
+        .filter(|(_, part)| level0_files(part) >= least);
+    parts.find_map(|(id, part)| merge(id, part, DEEPEST.below(), facts, Reason::Size))
 }
 
 /// Live bytes of the tables of `level` that jobs have.
