@@ -80,10 +80,10 @@ const SSD_READS_MIN: u64 = 1000;
 const BYTE_NS_MIN: f64 = 0.05;
 /// The weight of a new measurement.
 const NEW_SHARE: f64 = 0.25;
-/// The used share, of what is used when eviction begins, at which it ends: the first where nobody
-/// reads, and the second more where nobody writes.
+/// When eviction ends: the share of `evict_share` that is used then where nobody reads, and what is
+/// added to it where nobody writes.
 const EVICT_UNTIL: (f64, f64) = (0.9, 0.08);
-/// The same for the paper's models, which does not say how it follows the reads.
+/// The same for the paper's models. The paper does not say how its threshold follows the reads.
 const EVICT_UNTIL_IN_PAPER: (f64, f64) = (0.5, 0.4);
 
 /// The facts about the sorted tables' part of the pool that a picker needs.
@@ -219,8 +219,8 @@ impl SortedStore {
         facts
     }
 
-    /// The used share, of what is used when eviction begins, at which it ends: the more, the larger
-    /// the part of reads among users' operations (PM-Blade, IV-C).
+    /// The share of `evict_share` at which eviction ends. It grows with the share of reads among
+    /// users' operations (PM-Blade, IV-C).
     fn evict_until(&self) -> f64 {
         let (least, more) = match self.tuning.models {
             BladeModels::Off => return 0.0,

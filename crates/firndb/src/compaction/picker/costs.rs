@@ -147,7 +147,8 @@ fn files_max(limits: &Limits, overflows: bool) -> usize {
     }
 }
 
-/// The flushes that are files, as many as would be as far from their merge on another level 0.
+/// The number of flushes that are files, scaled so that their merge is due at
+/// `Limits::level0_trigger`.
 fn level0_weight(part: &Part, limits: &Limits, overflows: bool) -> usize {
     level0_files(part) * limits.level0_trigger / files_max(limits, overflows).max(1)
 }

@@ -75,7 +75,7 @@ fn bytes_in_memory(part: &Part) -> u64 {
 
 /// The borders that are wanted next: those of `before` in partitions that are still large, and as
 /// many as it takes in each other one that is.
-pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: &WantedCuts) -> WantedCuts {
+pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: &[Box<[u8]>]) -> WantedCuts {
     let mut room = sizes.count_max.saturating_sub(state.parts.len());
     let mut wanted = Vec::new();
     if room == 0 || state.upper().is_some() {
@@ -99,7 +99,7 @@ pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: &WantedCuts) -> W
     wanted
 }
 
-/// The ones of the ascending `cuts` that are inside `range` and not at its ends.
+/// The keys among the ascending `cuts` that are inside `range` and not at its ends.
 pub(crate) fn within<'a>(cuts: &'a [Box<[u8]>], (from, to): PartRange<'_>) -> &'a [Box<[u8]>] {
     let begin = cuts.partition_point(|cut| **cut <= *from);
     let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| **cut < *to));

@@ -332,7 +332,7 @@ impl Case {
                 self.told(&state, plan)
             }
             ["wanted"] => {
-                let wanted = wanted(&state, &facts.sizes, &facts.wanted.to_vec());
+                let wanted = wanted(&state, &facts.sizes, facts.wanted);
                 let keys = wanted.iter().map(|cut| String::from_utf8_lossy(cut));
                 match keys.collect::<Vec<_>>().join(" ") {
                     none if none.is_empty() => "nothing".to_owned(),
