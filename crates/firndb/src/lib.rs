@@ -49,6 +49,7 @@ mod mechanisms;
 pub mod mechanisms;
 mod memtable;
 mod options;
+mod pmdb;
 #[cfg(feature = "proof")]
 pub mod proof;
 mod read;
@@ -71,6 +72,7 @@ pub use api::stats::{
     LevelStats, MemoryStats, PartitionStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
 pub use blade::{BladeMerge, BladePartitionStats, BladeStats};
+pub use pmdb::PmdbStats;
 pub use event::{Event, EventListener, GrainRule, StallReason};
 pub use firn_base::clock::Clock;
 pub use firn_base::exec::Executor;

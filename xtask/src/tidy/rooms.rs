@@ -30,6 +30,7 @@ const ROOMS: [&str; 21] = [
     "write",
     "tlsm",
     "blade",
+    "pmdb",
     "compaction",
     "lifecycle",
     "api",

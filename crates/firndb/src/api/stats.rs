@@ -2,6 +2,7 @@
 //! text.
 
 use crate::blade::BladeStats;
+use crate::pmdb::PmdbStats;
 use crate::compaction::LevelCounters;
 use crate::compaction::picker::weigh;
 use crate::compaction::pm_store::PmStore;
@@ -273,6 +274,8 @@ pub struct DesignStats {
     pub tlsm: Option<TlsmStats>,
     /// Tables in persistent memory, in profile `blade`.
     pub blade: Option<BladeStats>,
+    /// Ranges with stacks of tables, in profile `pmdb`.
+    pub pmdb: Option<PmdbStats>,
 }
 
 /// Counters since the database was opened, and sizes now.
@@ -430,6 +433,11 @@ impl Engine {
                 let partitions = weigh(state, &facts);
                 sorted.stats(state, gets, &facts, partitions)
             }),
+            pmdb: self.options.ranges().map(|_| PmdbStats {
+                stash_merges: self.counts.jobs.stash_merges.get(),
+                range_merges: self.counts.jobs.range_merges.get(),
+                ..picker::measure(state)
+            }),
         }
     }
 
@@ -520,7 +528,7 @@ impl Engine {
         if state.upper().is_some() {
             all.push(named("upper", Layer::Upper));
         }
-        let levels = 0..self.options.limits.levels;
+        let levels = 0..self.options.levels();
         all.extend(levels.map(|level| named(&format!("level{level}"), Layer::Level(Level(level)))));
         all
     }

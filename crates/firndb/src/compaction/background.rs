@@ -35,7 +35,7 @@ use crate::compaction::{self, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::event::{Event, StallReason};
 use crate::lab::Releases;
-use crate::manifest::Level;
+use crate::manifest::{Level, within};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::state::ReadState;
@@ -120,7 +120,16 @@ fn cuts_for(plan: &Plan, state: &ReadState, wanted: &[Box<[u8]>]) -> Arc<[Box<[u
     let borders = state.layout.cuts();
     match plan.part.and_then(|id| state.layout.index_of(id)) {
         // The inputs lie within a partition.
-        Some(part) => picker::within(wanted, state.layout.range(part)).into(),
+        Some(part) => {
+            let ranges = state.layout.ranges_of(part);
+            let wanted = within(wanted, state.layout.range(part));
+            match plan.level {
+                Level::ZERO => wanted.into(),
+                // A border of partitions is wanted where one of ranges is.
+                _ if !ranges.is_empty() => ranges.into(),
+                _ => wanted.into(),
+            }
+        }
         None if wanted.is_empty() => borders.clone(),
         None => {
             let mut cuts = [borders, wanted].concat();
@@ -229,7 +238,8 @@ impl Engine {
     /// The sizes at which partitions are divided and joined.
     pub(super) fn partition_sizes(&self, state: &ReadState, pm: Option<&PmFacts>) -> Sizes {
         let buffer_bytes = self.budget.write_buffer_bytes as u64;
-        picker::sizes(state, &self.options.limits, pm, buffer_bytes)
+        let ranges = self.options.ranges();
+        picker::sizes(state, &self.options.limits, pm, ranges, buffer_bytes)
     }
 
     fn want_borders(&self, jobs: &mut JobState, state: &ReadState) {
@@ -252,6 +262,7 @@ impl Engine {
             pm: pm.as_ref(),
             evicting: jobs.evicting,
             tuning: &self.options.tuning,
+            ranges: self.options.ranges(),
             chunk_bytes: self.chunk_bytes(),
             wanted: &jobs.wanted,
             sizes: self.partition_sizes(state, pm.as_ref()),
@@ -472,7 +483,7 @@ impl Engine {
         let mut seek = self.jobs.seek.lock();
         if mechanisms::BLOCK_SEEKS.is_on()
             && seek.is_none()
-            && level.0 + 1 < self.options.limits.levels
+            && level.0 + 1 < self.options.levels()
         {
             *seek = Some((level, id));
             drop(seek);
@@ -486,6 +497,7 @@ impl Engine {
             &self.state.load(),
             &self.options.limits,
             &self.options.tuning,
+            self.options.ranges(),
             self.budget.write_buffer_bytes as u64,
             self.pm_facts().as_ref(),
         )

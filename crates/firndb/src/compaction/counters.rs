@@ -31,6 +31,9 @@ pub(crate) struct JobCounters {
     /// Partitions that were divided, and pairs that were joined.
     pub(crate) divided: Counter,
     pub(crate) joined: Counter,
+    /// Merges of flushed tables into ranges with stacks, and of whole ranges.
+    pub(crate) stash_merges: Counter,
+    pub(crate) range_merges: Counter,
     /// The number of choices by (block-grained, rule).
     pub(crate) grains: Mutex<BTreeMap<(bool, GrainRule), u64>>,
     pub(crate) levels: Levels<LevelCounters>,
@@ -95,6 +98,8 @@ impl JobCounters {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
         }
+        self.stash_merges.add(u64::from(plan.by_range.is_some()));
+        self.range_merges.add(u64::from(plan.range_bytes.is_some()));
         let replaced = plan.tables.iter().filter(|_| plan.how == How::Copy);
         for (level, run) in replaced {
             if let Some(level) = self.levels.get(*level) {

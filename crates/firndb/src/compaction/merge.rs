@@ -172,7 +172,11 @@ impl LevelContext {
     pub(crate) fn new(state: &ReadState, plan: &Plan, cuts: Arc<[Box<[u8]>]>) -> LevelContext {
         let level = plan.level;
         match plan.part.and_then(|id| state.part_by_id(id)) {
-            Some(part) => LevelContext::of_part(part, level, cuts),
+            Some(part) => LevelContext {
+                // All that a range has is below what comes to it.
+                deeper: part.metas_below(plan.by_range.as_ref().map_or(level, |_| Level::ZERO)),
+                ..LevelContext::of_part(part, level, cuts)
+            },
             None => LevelContext {
                 level0: state
                     .upper()
@@ -289,7 +293,7 @@ pub(crate) async fn run(
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit {
-            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
+            add: plan.leveled(metas),
             ..edit
         },
         ..CompactionOutput::default()

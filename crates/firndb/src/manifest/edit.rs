@@ -247,6 +247,10 @@ pub(crate) struct Edit {
     pub(crate) cuts_added: Vec<Cut>,
     /// Borders at which two partitions become the one that begins before the border.
     pub(crate) cuts_dropped: Vec<Vec<u8>>,
+    /// Borders of ranges inside partitions. No table below level 0 crosses one.
+    pub(crate) ranges_added: Vec<Vec<u8>>,
+    /// Borders at which two ranges become one, or two partitions begin.
+    pub(crate) ranges_dropped: Vec<Vec<u8>>,
     pub(crate) pm: Option<PmPairing>,
     /// The evicted part of a tree of level 0.
     pub(crate) evicted: Option<Evicted>,
@@ -275,6 +279,8 @@ const CUT_ADDED: u64 = 19;
 const CUT_DROPPED: u64 = 20;
 const LIST_ADDED: u64 = 21;
 const SORTED_ADDED: u64 = 22;
+const RANGE_ADDED: u64 = 23;
+const RANGE_DROPPED: u64 = 24;
 
 /// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 5;
@@ -357,10 +363,15 @@ impl Edit {
             put_varint(&mut out, u64::from(id.0));
             put_bytes(&mut out, cut);
         }
-        for cut in &self.cuts_dropped {
-            put_varint(&mut out, CUT_DROPPED);
-            put_bytes(&mut out, cut);
-        }
+        let mut keys = |tag: u64, keys: &[Vec<u8>]| {
+            for key in keys {
+                put_varint(&mut out, tag);
+                put_bytes(&mut out, key);
+            }
+        };
+        keys(CUT_DROPPED, &self.cuts_dropped);
+        keys(RANGE_ADDED, &self.ranges_added);
+        keys(RANGE_DROPPED, &self.ranges_dropped);
         out
     }
 
@@ -439,6 +450,8 @@ impl Edit {
                 self.cuts_added.push((key(reader)?, id));
             }
             CUT_DROPPED => self.cuts_dropped.push(key(reader)?),
+            RANGE_ADDED => self.ranges_added.push(key(reader)?),
+            RANGE_DROPPED => self.ranges_dropped.push(key(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }

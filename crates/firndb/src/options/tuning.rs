@@ -1,5 +1,6 @@
 //! The parameters that a design's paper sets or leaves open: one struct per profile.
 
+use crate::manifest::Level;
 use firn_base::{Error, Result};
 use firn_table::pm_table::Arrangement;
 
@@ -14,6 +15,8 @@ pub struct Tuning {
     pub tlsm: TlsmTuning,
     /// Parameters of profile `blade`.
     pub blade: BladeTuning,
+    /// Parameters of profile `pmdb`.
+    pub pmdb: PmdbTuning,
 }
 
 /// Parameters of level 0 in persistent memory, in profile `lab` (LAB-DB, 3.2).
@@ -318,6 +321,41 @@ impl BladeTuning {
 
 const TABLE_BYTES_MIN: u64 = 16 << 10;
 const TABLE_BYTES_MAX: u64 = 64 << 20;
+
+/// Parameters of partitions whose ranges have stacks of tables, in profile `pmdb` (PMDB, 3.2).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PmdbTuning {
+    /// The flushed tables of a partition from which they are merged into its ranges, and the tables
+    /// over one key of a range from which it is merged, 1 to 60. Default: 10, as in the paper.
+    pub max_io: usize,
+    /// The tables' worth of bytes of a range that was merged from which it is divided, 1 to 1,000.
+    /// Default: 20, as in the paper.
+    pub range_tables: u64,
+}
+
+impl Default for PmdbTuning {
+    fn default() -> Self {
+        Self {
+            max_io: 10,
+            range_tables: 20,
+        }
+    }
+}
+
+impl PmdbTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        within("pmdb.max_io", self.max_io as f64, 1.0, 60.0)?;
+        within("pmdb.range_tables", self.range_tables as f64, 1.0, 1000.0)
+    }
+
+    /// The level of what a merge of a whole range makes. Those from 1 on above it have what came
+    /// since.
+    pub(crate) fn base(&self) -> Level {
+        Level(self.max_io + 1)
+    }
+}
 
 /// A parameter with one value for middle levels and one for the last level, which holds most of the
 /// data.
