@@ -15,7 +15,7 @@ use firndb::{
 use std::sync::Arc;
 
 /// The kinds of databases: profile, and whether there is a pool. Suites choose among these.
-pub const KINDS: [(Profile, bool); 8] = [
+pub const KINDS: [(Profile, bool); 9] = [
     (Profile::Classic, false),
     (Profile::Classic, true),
     (Profile::Block, false),
@@ -24,6 +24,7 @@ pub const KINDS: [(Profile, bool); 8] = [
     (Profile::Lab, true),
     (Profile::Tlsm, true),
     (Profile::Blade, true),
+    (Profile::Pmdb, false),
 ];
 
 /// The number of kinds when seeds began to be kept.

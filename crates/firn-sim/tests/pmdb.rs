@@ -7,8 +7,9 @@ mod rig;
 use firndb::{Options, PmdbStats, PmdbTuning, Profile, mechanisms};
 use rig::{Rig, flush, row, row_of_option};
 
-/// Stacks of four tables, and ranges of two.
+/// Stacks of four tables, and ranges of two. Nothing is merged at rest.
 fn stacks(options: &mut Options) {
+    options.limits.level0_rest = 100;
     options.tuning.pmdb = PmdbTuning {
         max_io: 4,
         range_tables: 2,
@@ -60,7 +61,10 @@ fn pmdb_02_partitions_are_divided_at_borders_of_ranges() {
         // Both kinds of borders outlive the process.
         let rig = rig.killed();
         let again = pmdb(&rig);
-        assert_eq!((again.partitions, again.ranges), (found.partitions, found.ranges));
+        assert_eq!(
+            (again.partitions, again.ranges),
+            (found.partitions, found.ranges)
+        );
         rig.check();
     });
 }
@@ -84,17 +88,21 @@ fn pmdb_04_a_merge_of_the_stash_rewrites_no_range() {
         rig.db.compact().unwrap();
         let before = rig.stats();
         let base: u64 = before.levels.iter().map(|level| level.bytes).sum();
-        while pmdb(&rig).stash_tables < 3 {
+        for _ in 0..3 {
             rig.put(20, 1_000_000);
             flush(&rig);
         }
+        assert_eq!(pmdb(&rig).stash_tables, 3);
         let merged = |rig: &Rig| rig.stats().levels[0].compaction_read_bytes;
         let read = merged(&rig);
         rig.put(20, 1_000_000);
         flush(&rig);
         rig.db.wait_idle().unwrap();
         let bytes = merged(&rig) - read;
-        assert!(bytes > 0 && bytes < base / 4, "bytes of a merge: {bytes} beside {base}");
+        assert!(
+            bytes > 0 && bytes < base / 4,
+            "bytes of a merge: {bytes} beside {base}"
+        );
         assert_eq!(pmdb(&rig).height_most, 2, "{:?}", pmdb(&rig));
         rig.check();
     });
@@ -131,7 +139,11 @@ fn pmdb_05_ascending_keys_are_written_once() {
     flush(&rig);
     rig.db.wait_idle().unwrap();
     let stats = rig.stats();
-    let written: u64 = stats.levels.iter().map(|level| level.compaction_written_bytes).sum();
+    let written: u64 = stats
+        .levels
+        .iter()
+        .map(|level| level.compaction_written_bytes)
+        .sum();
     let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
     assert!(written < bytes / 5, "{written} bytes merged of {bytes}");
     assert!(pmdb(&rig).ranges > 2, "{:?}", pmdb(&rig));
@@ -152,11 +164,15 @@ fn pmdb_06_a_stack_is_merged_when_it_is_full() {
         }
         let found = pmdb(&rig);
         // The base, and so many over it.
-        assert!(most <= max_io + 1 && most > max_io / 2, "{most} levels of {max_io}");
+        assert!(
+            most <= max_io + 1 && most > max_io / 2,
+            "{most} levels of {max_io}"
+        );
         assert!(found.range_merges > 0, "{found:?}");
         // Once for many merges of the stash, not for each of its tables.
         assert!(
-            found.range_merges <= found.stash_merges * found.ranges as u64 / max_io as u64 + found.ranges as u64,
+            found.range_merges
+                <= found.stash_merges * found.ranges as u64 / max_io as u64 + found.ranges as u64,
             "{found:?}"
         );
         rig.check();

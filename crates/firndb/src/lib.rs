@@ -72,7 +72,6 @@ pub use api::stats::{
     LevelStats, MemoryStats, PartitionStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
 pub use blade::{BladeMerge, BladePartitionStats, BladeStats};
-pub use pmdb::PmdbStats;
 pub use event::{Event, EventListener, GrainRule, StallReason};
 pub use firn_base::clock::Clock;
 pub use firn_base::exec::Executor;
@@ -88,10 +87,11 @@ pub use lifecycle::stored::profile_at;
 pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
 pub use options::tuning::{
-    BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering,
-    TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
+    BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement,
+    PmdbTuning, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
 };
 pub use options::{
     Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions,
 };
+pub use pmdb::PmdbStats;
 pub use tlsm::{ListSearches, TlsmStats};

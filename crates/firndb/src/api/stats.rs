@@ -2,15 +2,15 @@
 //! text.
 
 use crate::blade::BladeStats;
-use crate::pmdb::PmdbStats;
 use crate::compaction::LevelCounters;
-use crate::compaction::picker::weigh;
+use crate::compaction::picker::{measure, weigh};
 use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
 use crate::event::GrainRule;
 use crate::event::StallReason;
 use crate::lab::LabStats;
 use crate::manifest::{Level, PartId, TableMeta};
+use crate::pmdb::PmdbStats;
 use crate::read::Layer;
 use crate::read::state::{Part, ReadState};
 use crate::tlsm::TlsmStats;
@@ -436,7 +436,7 @@ impl Engine {
             pmdb: self.options.ranges().map(|_| PmdbStats {
                 stash_merges: self.counts.jobs.stash_merges.get(),
                 range_merges: self.counts.jobs.range_merges.get(),
-                ..picker::measure(state)
+                ..measure(state)
             }),
         }
     }

@@ -481,9 +481,7 @@ impl Engine {
     /// Reports a table with too many reads without a result.
     pub(crate) fn due_for_seeks(&self, level: Level, id: FileId) {
         let mut seek = self.jobs.seek.lock();
-        if mechanisms::BLOCK_SEEKS.is_on()
-            && seek.is_none()
-            && level.0 + 1 < self.options.levels()
+        if mechanisms::BLOCK_SEEKS.is_on() && seek.is_none() && level.0 + 1 < self.options.levels()
         {
             *seek = Some((level, id));
             drop(seek);

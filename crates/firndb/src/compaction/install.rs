@@ -150,7 +150,9 @@ impl Engine {
                 let has_ranges = self.options.ranges().is_some();
                 edit.ranges_added.extend(has_ranges.then(|| cut.clone()));
             }
-            Border::AddRanges(cuts) => edit.ranges_added.extend(cuts.iter().map(|cut| cut.to_vec())),
+            Border::AddRanges(cuts) => edit
+                .ranges_added
+                .extend(cuts.iter().map(|cut| cut.to_vec())),
         }
         manifest.append(edit, true, || self.next_file_id())?;
         self.swap_tables(manifest.version(), plan, &[]);

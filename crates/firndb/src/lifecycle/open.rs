@@ -143,6 +143,7 @@ fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<En
     options.tuning.lab.check()?;
     options.tuning.tlsm.check()?;
     options.tuning.blade.check()?;
+    options.tuning.pmdb.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options

@@ -65,9 +65,7 @@ pub(crate) fn evenly<'a>(
 /// The first of the ascending `cuts` after `smallest` that is not after `largest`.
 fn crossed<'a>(cuts: &'a [Box<[u8]>], smallest: &[u8], largest: &[u8]) -> Option<&'a [u8]> {
     let at = cuts.partition_point(|cut| **cut <= *smallest);
-    cuts.get(at)
-        .map(|cut| &**cut)
-        .filter(|cut| *cut <= largest)
+    cuts.get(at).map(|cut| &**cut).filter(|cut| *cut <= largest)
 }
 
 impl Layout {

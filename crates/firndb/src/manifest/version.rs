@@ -122,7 +122,10 @@ impl Version {
         self.layout = layout.with_ranges(&edit.ranges_dropped, &edit.ranges_added)?;
         let cuts = edit.cuts_added.iter().map(|(cut, _)| (cut, Level::ZERO));
         let ranges = edit.ranges_added.iter().map(|cut| (cut, Level(1)));
-        match cuts.chain(ranges).any(|(cut, from)| self.crosses(cut, from)) {
+        match cuts
+            .chain(ranges)
+            .any(|(cut, from)| self.crosses(cut, from))
+        {
             true => Err("bordered: a table that crosses a border"),
             false => Ok(()),
         }
@@ -334,7 +337,12 @@ impl Version {
             drop: Vec::new(),
             cuts_added: self.layout.pairs().collect(),
             cuts_dropped: Vec::new(),
-            ranges_added: self.layout.ranges().iter().map(|cut| cut.to_vec()).collect(),
+            ranges_added: self
+                .layout
+                .ranges()
+                .iter()
+                .map(|cut| cut.to_vec())
+                .collect(),
             ranges_dropped: Vec::new(),
             pm: self.pm,
             evicted: self.evicted.clone(),

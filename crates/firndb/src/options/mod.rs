@@ -344,11 +344,9 @@ impl Options {
     pub(crate) fn concurrency(&self) -> Concurrency {
         self.compaction_concurrency.unwrap_or(match self.profile {
             Profile::Blade => Concurrency::FlushCoroutine,
-            Profile::Classic
-            | Profile::Block
-            | Profile::Lab
-            | Profile::Tlsm
-            | Profile::Pmdb => Concurrency::Threads,
+            Profile::Classic | Profile::Block | Profile::Lab | Profile::Tlsm | Profile::Pmdb => {
+                Concurrency::Threads
+            }
         })
     }
 

@@ -13,8 +13,8 @@ mod trees;
 pub(crate) use self::costs::weigh;
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
-pub(crate) use self::ranges::measure;
 pub(crate) use self::partitions::{Sizes, WantedCuts, wanted};
+pub(crate) use self::ranges::measure;
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
 use crate::compaction::plan::{BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;

@@ -10,8 +10,8 @@
 //! 3. A border that is wanted is forgotten by a crash, which leaves nothing but tables that end
 //!    there.
 
-use super::{Facts, ranges};
 use super::leveled::{pick_level0, rewrite};
+use super::{Facts, ranges};
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
 use crate::manifest::{Level, PartId, evenly, within};
 use crate::read::state::{LevelRuns, Part, ReadState};
@@ -103,7 +103,10 @@ fn borders_of(state: &ReadState, at: usize, part: &Part, pieces: usize) -> Wante
     let ranges = state.layout.ranges_of(at);
     if !ranges.is_empty() {
         let stacks = ranges::stacks(part, state.layout.range(at), ranges);
-        return evenly(stacks.iter().map(|stack| (stack.from, stack.bytes())), pieces);
+        return evenly(
+            stacks.iter().map(|stack| (stack.from, stack.bytes())),
+            pieces,
+        );
     }
     let has_some = |level: &&Arc<LevelRuns>| level.sorted && level.runs.len() > 1;
     let Some(level) = part.levels.values().rev().find(has_some) else {

@@ -45,7 +45,7 @@ pub(super) struct Stack<'a> {
     levels: Vec<(Level, &'a [Arc<TableRun>])>,
 }
 
-impl Stack<'_> {
+impl<'a> Stack<'a> {
     /// Live bytes of its tables.
     pub(super) fn bytes(&self) -> u64 {
         let runs = self.levels.iter().flat_map(|(_, runs)| *runs);
@@ -66,7 +66,10 @@ impl Stack<'_> {
 
     /// True if much of what is above the base is tombstones, which every reader sees.
     fn hides_much(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
-        let above = self.levels.iter().filter(|(level, _)| *level < tuning.base());
+        let above = self
+            .levels
+            .iter()
+            .filter(|(level, _)| *level < tuning.base());
         let mut runs = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
         runs.any(|meta| meta.seqno_max <= facts.oldest && meta.deletes * 4 > meta.entries)
     }
@@ -77,9 +80,10 @@ impl Stack<'_> {
     }
 
     fn tables(&self) -> Vec<(Level, Arc<TableRun>)> {
-        let of_level =
-            |&(level, runs): &(Level, &[Arc<TableRun>])| runs.iter().map(move |run| (level, run.clone()));
-        self.levels.iter().flat_map(of_level).collect()
+        let of_level = |(level, runs): (Level, &'a [Arc<TableRun>])| {
+            runs.iter().map(move |run| (level, run.clone()))
+        };
+        self.levels.iter().copied().flat_map(of_level).collect()
     }
 }
 
@@ -265,11 +269,7 @@ pub(super) fn sizes(limits: &Limits, tuning: &PmdbTuning, buffer_bytes: u64) -> 
 }
 
 /// The next action, if one is due.
-pub(super) fn pick(
-    state: &ReadState,
-    facts: &Facts<'_>,
-    tuning: &PmdbTuning,
-) -> Option<Plan> {
+pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
     pick_flush(state, facts)
         .or_else(|| pick_due(state, facts, tuning))
         .or_else(|| pick_rest(state, facts, tuning))
@@ -304,9 +304,8 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Optio
         return None;
     }
     let parts = ranged(state);
-    let is_due = |ranged: &&Ranged<'_>| {
-        ranged.part.level0_tables() >= facts.limits.level0_rest.max(1)
-    };
+    let is_due =
+        |ranged: &&Ranged<'_>| ranged.part.level0_tables() >= facts.limits.level0_rest.max(1);
     let mut stashes = parts.iter().filter(is_due);
     if let Some(plan) = stashes.find_map(|ranged| ranged.merge_stash(facts, tuning)) {
         return Some(plan);

@@ -140,13 +140,19 @@ impl Case {
             cuts_added: cuts
                 .map(|(i, key)| (key.clone().into_bytes(), PartId(i as u32 + 1)))
                 .collect(),
-            ranges_added: self.ranges.iter().map(|key| key.clone().into_bytes()).collect(),
+            ranges_added: self
+                .ranges
+                .iter()
+                .map(|key| key.clone().into_bytes())
+                .collect(),
             ..Edit::default()
         };
         let mut version = Version::default();
         version.apply(&edit).unwrap();
         let tables = TableCache::of_test();
-        let levels = self.stacks().map_or(self.limits.levels, |stacks| stacks.base().0 + 1);
+        let levels = self
+            .stacks()
+            .map_or(self.limits.levels, |stacks| stacks.base().0 + 1);
         ReadState::new(Vec::new(), &version, &tables, levels).with_heat()
     }
 
@@ -209,7 +215,8 @@ impl Case {
                 "inputs" => facts.level0_inputs_max = value.parse().unwrap(),
                 "buffer" => facts.buffer_bytes = value.parse::<u64>().unwrap() << 10,
                 "leaving" => facts.evicting = true,
-                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" | "no_internal" | "stacks" => {}
+                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" | "no_internal"
+                | "stacks" => {}
                 "hits" | "wasted" => {
                     let (key, count) = value.split_once('/').unwrap();
                     let heat = state.part(key.as_bytes()).heat.as_ref().unwrap();
@@ -367,7 +374,14 @@ impl Case {
                 }
             }
             ["debt"] => {
-                let debt = debt(&state, &self.limits, facts.tuning, facts.ranges, 0, facts.pm);
+                let debt = debt(
+                    &state,
+                    &self.limits,
+                    facts.tuning,
+                    facts.ranges,
+                    0,
+                    facts.pm,
+                );
                 format!("{} KiB over the targets", debt.bytes >> 10)
             }
             _ => panic!("unknown question {question}"),
