@@ -4,7 +4,7 @@
 
 mod rig;
 
-use firndb::{Options, PmdbStats, PmdbTuning, Profile, mechanisms};
+use firndb::{Options, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms};
 use rig::{Rig, flush, row, row_of_option};
 
 /// Stacks of four tables, and ranges of two. Nothing is merged at rest.
@@ -13,6 +13,7 @@ fn stacks(options: &mut Options) {
     options.tuning.pmdb = PmdbTuning {
         max_io: 4,
         range_tables: 2,
+        ..PmdbTuning::default()
     };
 }
 
@@ -177,4 +178,98 @@ fn pmdb_06_a_stack_is_merged_when_it_is_full() {
         );
         rig.check();
     }
+}
+
+/// Merges of ranges for reason `name`.
+fn merges_for(rig: &Rig, name: &str) -> u64 {
+    pmdb(rig).merges_for.get(name).copied().unwrap_or(0)
+}
+
+#[test]
+fn pmdb_06_a_range_in_which_much_is_hidden_is_merged() {
+    row_of_option("ranges merged for what is hidden", |on| {
+        let mut rig = Rig::loaded(Profile::Pmdb, 3_000, |options| {
+            stacks(options);
+            options.limits.level0_rest = 3;
+            options.tuning.pmdb.max_io = 20;
+            options.tuning.pmdb.invalid_share = if on { 0.3 } else { 1.0 };
+        });
+        rig.db.compact().unwrap();
+        let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+        for round in 0..2 {
+            for key in keys.iter().skip(round).step_by(2) {
+                rig.put_one(key.clone());
+            }
+        }
+        rig.check();
+        let merges = merges_for(&rig, "space");
+        assert!(
+            merges > 0,
+            "ranges merged for what is hidden: {:?}",
+            pmdb(&rig)
+        );
+        rig.db.verify().unwrap();
+    });
+}
+
+/// Trap 7: filters also have keys that their tables have not.
+#[test]
+fn pmdb_06_new_keys_hide_nothing() {
+    let mut rig = Rig::new(Profile::Pmdb, |options| {
+        stacks(options);
+        options.tuning.pmdb.max_io = 20;
+    });
+    for n in 0..8_000_u64 {
+        rig.put_one(n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec());
+    }
+    assert!(pmdb(&rig).stash_merges > 0, "{:?}", pmdb(&rig));
+    assert_eq!(merges_for(&rig, "space"), 0, "{:?}", pmdb(&rig));
+}
+
+#[test]
+fn pmdb_06_scans_have_their_range_merged() {
+    row_of_option("ranges merged for scans", |on| {
+        let mut rig = Rig::loaded(Profile::Pmdb, 3_000, |options| {
+            stacks(options);
+            options.tuning.pmdb.seeks = if on { Seeks::Count(3) } else { Seeks::Off };
+        });
+        rig.db.compact().unwrap();
+        while pmdb(&rig).height_most < 3 {
+            rig.put(20, 1_000_000);
+            flush(&rig);
+        }
+        let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+        for _ in 0..9 {
+            for key in keys.iter().step_by(50) {
+                let mut cursor = rig.db.cursor().unwrap();
+                cursor.seek(key).unwrap();
+                assert_eq!(cursor.key(), key);
+            }
+            rig.db.wait_idle().unwrap();
+        }
+        let merges = merges_for(&rig, "seeks");
+        assert!(merges > 0, "ranges merged for scans: {:?}", pmdb(&rig));
+        rig.check();
+    });
+}
+
+/// Trap 8: scans of merged ranges rewrite nothing.
+#[test]
+fn pmdb_06_scans_of_merged_ranges_merge_nothing() {
+    let rig = Rig::loaded(Profile::Pmdb, 3_000, |options| {
+        stacks(options);
+        options.tuning.pmdb.seeks = Seeks::Count(3);
+    });
+    rig.db.compact().unwrap();
+    let bytes = |rig: &Rig| -> u64 {
+        let levels = rig.stats().levels;
+        levels.iter().map(|level| level.compaction_read_bytes).sum()
+    };
+    let before = bytes(&rig);
+    for round in 0..10_000_u64 {
+        let mut cursor = rig.db.cursor().unwrap();
+        cursor.seek(round.to_be_bytes()).unwrap();
+    }
+    rig.db.wait_idle().unwrap();
+    assert_eq!(bytes(&rig), before);
 }

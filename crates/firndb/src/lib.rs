@@ -88,7 +88,7 @@ pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
 pub use options::tuning::{
     BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement,
-    PmdbTuning, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
+    PmdbTuning, Seeks, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
 };
 pub use options::{
     Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions,

@@ -113,6 +113,16 @@ impl Summary {
                 grouped(tables.sorted_tables as u64)
             )?;
         }
+        if let Some(ranges) = &stats.design.pmdb {
+            writeln!(
+                text,
+                "ranges   {} in {} partitions, {:.1} tables over a key; {} flushed tables wait",
+                grouped(ranges.ranges as u64),
+                grouped(ranges.partitions as u64),
+                ranges.height_mean,
+                grouped(ranges.stash_tables as u64)
+            )?;
+        }
         let debt = match stats.background.debt_bytes {
             0 => "none: no merge is due".to_owned(),
             bytes => format!("{} to be merged", ByteSize(bytes)),

@@ -263,6 +263,11 @@ impl Sst {
         !self.filter.as_bytes().is_empty()
     }
 
+    /// True if the table's filter, if it has one, has a key with this hash.
+    pub fn may_have(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
     /// The number of data blocks.
     pub fn blocks(&self) -> usize {
         self.index.len()

@@ -436,6 +436,7 @@ impl Engine {
             pmdb: self.options.ranges().map(|_| PmdbStats {
                 stash_merges: self.counts.jobs.stash_merges.get(),
                 range_merges: self.counts.jobs.range_merges.get(),
+                merges_for: self.counts.jobs.range_merges_for.lock().clone(),
                 ..measure(state)
             }),
         }

@@ -200,6 +200,7 @@ impl Engine {
         let state = self.state.load_full();
         self.want_borders(&mut jobs, &state);
         self.discard_cut(&state, &jobs);
+        self.discard_seek(&state);
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
             // The failed job is no longer wanted (a compaction for reads, or a user's), so nothing
@@ -487,6 +488,15 @@ impl Engine {
             drop(seek);
             self.executor.wake();
         }
+    }
+
+    /// Forgets a reported table that another job has replaced, so that others are heard.
+    fn discard_seek(&self, state: &ReadState) {
+        let is_gone = |&mut (level, id): &mut (Level, FileId)| {
+            let mut tables = state.tables();
+            !tables.any(|(of, run)| of == level && run.meta.id == id)
+        };
+        let _gone = self.jobs.seek.lock().take_if(is_gone);
     }
 
     /// The amount of outstanding compaction and flush work.

@@ -12,6 +12,7 @@
 use super::append::GrownTable;
 use super::entries::{BoundedEntries, BufferedEntries, MergePair};
 use super::grain::Choice;
+use super::hidden::Below;
 use super::overlap::OverlapTracker;
 use super::sieve::Sieve;
 use super::sub_task::{CopyTask, KeyBounds, Run};
@@ -375,6 +376,7 @@ async fn copy(
         table_bytes: task.table_bytes,
         cuts: around.cuts.clone(),
         writes: run.writes.cloned(),
+        hides: plan.by_range.as_ref().and_then(|by| by.below.clone()),
         ..Output::new(cause, true)
     };
     let below = around.below(plan.level);
@@ -491,6 +493,8 @@ pub(crate) struct Output {
     pub(crate) cuts: Arc<[Box<[u8]>]>,
     /// The queue of writes that a flush coroutine submits, if there is one.
     pub(crate) writes: Option<Arc<WriteQueue>>,
+    /// The levels in which entries may be hidden by the output's, if these are estimated.
+    pub(crate) hides: Option<Below>,
 }
 
 impl Output {
@@ -505,6 +509,7 @@ impl Output {
             log_id: FileId(0),
             cuts: Arc::default(),
             writes: None,
+            hides: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The plan of a background job: the picker's only output.
 
+use crate::compaction::hidden::Below;
 use crate::lab::Chunk;
 use crate::manifest::{Level, PartId, TableMeta, evenly};
 use crate::memtable::Memtable;
@@ -57,6 +58,22 @@ pub(crate) enum Reason {
     Partition,
 }
 
+impl Reason {
+    /// Its name in statistics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reason::Flush => "flush",
+            Reason::Size => "size",
+            Reason::Seeks => "seeks",
+            Reason::Space => "space",
+            Reason::Evict => "evict",
+            Reason::Promote => "promote",
+            Reason::Manual => "manual",
+            Reason::Partition => "partition",
+        }
+    }
+}
+
 /// A change of the borders of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Border {
@@ -69,12 +86,14 @@ pub(crate) enum Border {
 }
 
 /// The level of each part of an output that is divided by ranges.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct RangeLevels {
     /// The keys at which the ranges begin, except the first.
     pub(crate) cuts: Vec<Box<[u8]>>,
     /// The level of each range.
     pub(crate) levels: Vec<Level>,
+    /// What the ranges have, if it is estimated what the output hides there.
+    pub(crate) below: Option<Below>,
 }
 
 /// One job: its inputs, the level of its output, and how it is made.

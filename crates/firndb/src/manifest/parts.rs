@@ -116,6 +116,18 @@ impl Layout {
         (from, self.cuts.get(i).map(|to| &**to))
     }
 
+    /// The keys of the range that holds `key`, in the partition with index `i`.
+    pub(crate) fn range_of(&self, i: usize, key: &[u8]) -> PartRange<'_> {
+        let (from, to) = self.range(i);
+        let cuts = self.ranges_of(i);
+        let at = cuts.partition_point(|cut| **cut <= *key);
+        let before = at.checked_sub(1).map(|before| &*cuts[before]);
+        (
+            before.unwrap_or(from),
+            cuts.get(at).map(|cut| &**cut).or(to),
+        )
+    }
+
     /// The indexes of the partitions that have any of these keys.
     pub(crate) fn overlapping(&self, (from, to): PartRange<'_>) -> std::ops::Range<usize> {
         let last = to.map_or(self.cuts.len(), |to| {

@@ -34,6 +34,7 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         filter_left: id * 7,
         appends: id,
         superseded_bytes: id * 3,
+        hides: id * 9,
     }
 }
 
@@ -348,7 +349,7 @@ fn another_format_version_is_incompatible() {
         assert_eq!(error.kind(), ErrorKind::Incompatible);
         for part in [
             format!("format version {other}"),
-            "versions 3 to 5".to_owned(),
+            "versions 3 to 6".to_owned(),
         ] {
             assert!(error.to_string().contains(&part), "{error}");
         }

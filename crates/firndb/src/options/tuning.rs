@@ -331,6 +331,26 @@ pub struct PmdbTuning {
     /// The tables' worth of bytes of a range that was merged from which it is divided, 1 to 1,000.
     /// Default: 20, as in the paper.
     pub range_tables: u64,
+    /// The largest table, in bytes, 16 KiB to 64 MiB; smaller ones if `Limits::table_bytes` says so.
+    /// Default: 2 MiB, as in the paper.
+    pub table_bytes: u64,
+    /// The share of a range's entries that newer ones in the range hide from which it is merged, 0
+    /// to 1; with 1 never. Default: 0.3, as in the paper.
+    pub invalid_share: f64,
+    /// The scans from which a range is merged. Default: by cost.
+    pub seeks: Seeks,
+}
+
+/// The scans that begin in a range, and enter several tables there, from which it is merged, in
+/// profile `pmdb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seeks {
+    /// Merge when the tables that scans entered, beyond one each, have cost as much as the merge.
+    Cost,
+    /// Merge after so many scans. The paper uses 3, which rewrites a range for each three scans.
+    Count(u64),
+    /// Never merge because of scans.
+    Off,
 }
 
 impl Default for PmdbTuning {
@@ -338,6 +358,9 @@ impl Default for PmdbTuning {
         Self {
             max_io: 10,
             range_tables: 20,
+            table_bytes: 2 << 20,
+            invalid_share: 0.3,
+            seeks: Seeks::Cost,
         }
     }
 }
@@ -347,7 +370,10 @@ impl PmdbTuning {
     /// `Invalid`, naming the number that is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
         within("pmdb.max_io", self.max_io as f64, 1.0, 60.0)?;
-        within("pmdb.range_tables", self.range_tables as f64, 1.0, 1000.0)
+        within("pmdb.range_tables", self.range_tables as f64, 1.0, 1000.0)?;
+        let (least, most) = (TABLE_BYTES_MIN as f64, TABLE_BYTES_MAX as f64);
+        within("pmdb.table_bytes", self.table_bytes as f64, least, most)?;
+        within("pmdb.invalid_share", self.invalid_share, 0.0, 1.0)
     }
 
     /// The level of what a merge of a whole range makes. Those from 1 on above it have what came

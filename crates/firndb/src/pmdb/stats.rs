@@ -1,6 +1,7 @@
 //! Statistics of ranges with stacks of tables.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Partitions, and the ranges in them, in profile `pmdb`.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -21,4 +22,7 @@ pub struct PmdbStats {
     pub stash_merges: u64,
     /// Merges of whole ranges.
     pub range_merges: u64,
+    /// The same by reason: `size` (a full stack, or rest), `partition` (a range that is too large),
+    /// `space` (hidden entries), `seeks` (scans), `manual`.
+    pub merges_for: BTreeMap<&'static str, u64>,
 }

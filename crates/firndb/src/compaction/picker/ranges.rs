@@ -14,6 +14,7 @@
 
 use super::leveled::{level0_pressure, pick_stale};
 use super::{Facts, Sizes, pick_flush};
+use crate::compaction::hidden::Below;
 use crate::compaction::plan::{Border, How, Plan, RangeLevels, Reason};
 use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId, PartRange, evenly};
@@ -72,6 +73,23 @@ impl<'a> Stack<'a> {
             .filter(|(level, _)| *level < tuning.base());
         let mut runs = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
         runs.any(|meta| meta.seqno_max <= facts.oldest && meta.deletes * 4 > meta.entries)
+    }
+
+    /// True if so many entries are hidden by newer ones above them, in the range, that a merge gains
+    /// a table's worth.
+    fn is_mostly_hidden(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
+        let runs = || self.levels.iter().flat_map(|(_, runs)| *runs);
+        let above = self
+            .levels
+            .iter()
+            .filter(|(level, _)| *level < tuning.base());
+        let above = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
+        // A tombstone above the base goes with what it hides.
+        let hidden: u64 = above.map(|meta| meta.hides + meta.deletes).sum();
+        let entries: u64 = runs().map(|run| run.meta.entries).sum();
+        let share = hidden as f64 / entries.max(1) as f64;
+        share >= tuning.invalid_share
+            && share * self.bytes() as f64 >= facts.limits.table_bytes as f64
     }
 
     /// True if all of it is in the base, so that it can be divided without a merge.
@@ -185,6 +203,7 @@ impl<'a> Ranged<'a> {
             by_range: Some(Arc::new(RangeLevels {
                 cuts: cuts.collect(),
                 levels,
+                below: (tuning.invalid_share < 1.0).then(|| Below::of(self.part)),
             })),
             ..Plan::new(self.id, tables.collect(), top, How::Copy, Reason::Size)
         })
@@ -216,6 +235,37 @@ impl<'a> Ranged<'a> {
         (is_within && !others.any(meets)).then(|| tuning.base())
     }
 
+    /// The merge of a range in which much is hidden.
+    fn pick_hidden(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        let is_due = |stack: &&Stack<'_>| stack.is_mostly_hidden(facts, tuning);
+        let stack = self.stacks.iter().find(is_due)?;
+        (!self.is_busy(facts)).then(|| Plan {
+            reason: Reason::Space,
+            ..self.merge(stack, facts, tuning)
+        })
+    }
+
+    /// The merge of what cost readers most: the stash, or a range with several levels.
+    fn pick_by_seeks(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        let (level, table) = facts.seek?;
+        let is_it = |run: &Arc<TableRun>| run.meta.id == table;
+        if !self.part.levels.get(level)?.runs.iter().any(is_it) || self.is_busy(facts) {
+            return None;
+        }
+        let has_it = |stack: &&Stack<'_>| {
+            let mut levels = stack.levels.iter().filter(|(of, _)| *of == level);
+            levels.any(|(_, runs)| runs.iter().any(is_it))
+        };
+        let plan = match level {
+            Level::ZERO => self.merge_stash(facts, tuning)?,
+            _ => self.merge(self.stacks.iter().find(has_it)?, facts, tuning),
+        };
+        Some(Plan {
+            reason: Reason::Seeks,
+            ..plan
+        })
+    }
+
     /// The division of a range that is too large: by its borders alone, if all of it is in the base.
     fn divide(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
         let most = capacity(facts.limits, tuning);
@@ -225,7 +275,10 @@ impl<'a> Ranged<'a> {
             return None;
         }
         if !stack.is_merged(tuning) {
-            return Some(self.merge(stack, facts, tuning));
+            return Some(Plan {
+                reason: Reason::Partition,
+                ..self.merge(stack, facts, tuning)
+            });
         }
         let runs = stack.levels.first().map(|(_, runs)| *runs)?;
         let tables = runs
@@ -295,6 +348,16 @@ fn pick_due(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option
         .filter_map(|ranged| ranged.merge_stash(facts, tuning))
         .next()
         .or_else(|| parts.iter().find_map(|ranged| ranged.divide(facts, tuning)))
+        .or_else(|| {
+            parts
+                .iter()
+                .find_map(|ranged| ranged.pick_hidden(facts, tuning))
+        })
+        .or_else(|| {
+            parts
+                .iter()
+                .find_map(|ranged| ranged.pick_by_seeks(facts, tuning))
+        })
 }
 
 /// A job that is not urgent, if there is time for it, because each flushed table, and each level of

@@ -23,7 +23,7 @@
 
 use super::*;
 use crate::blade::{Costs, SortedFacts};
-use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan, Reason};
+use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
 use crate::manifest::{Edit, Level, PartId, Place, TableMeta, Version};
 use crate::options::tuning::{BladeModels, BladeTuning, PmdbTuning, Tiering, TlsmTuning, Tuning};
@@ -59,19 +59,6 @@ fn place_of_test(id: u64) -> ListPlace {
 fn setting(word: &str) -> (String, String) {
     let (name, value) = word.split_once('=').unwrap_or((word, "1"));
     (name.to_owned(), value.to_owned())
-}
-
-fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Flush => "flush",
-        Reason::Size => "size",
-        Reason::Seeks => "seeks",
-        Reason::Space => "space",
-        Reason::Evict => "evict",
-        Reason::Promote => "promote",
-        Reason::Manual => "manual",
-        Reason::Partition => "partition",
-    }
 }
 
 impl Case {
@@ -161,6 +148,7 @@ impl Case {
         Some(PmdbTuning {
             max_io: fact.1.parse().unwrap(),
             range_tables: 1,
+            ..PmdbTuning::default()
         })
     }
 
@@ -312,7 +300,7 @@ impl Case {
             let id = plan.part.map_or(0, |part| part.0);
             write!(out, "partition {id}, ").unwrap();
         }
-        write!(out, "{}: ", reason(plan.reason)).unwrap();
+        write!(out, "{}: ", plan.reason.name()).unwrap();
         let key = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         match &plan.border {
             Some(Border::Add(cut)) => return out + "divide at " + &key(cut),
