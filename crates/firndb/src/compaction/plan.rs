@@ -92,7 +92,7 @@ pub(crate) struct RangeLevels {
     pub(crate) cuts: Vec<Box<[u8]>>,
     /// The level of each range.
     pub(crate) levels: Vec<Level>,
-    /// What the ranges have, if it is estimated what the output hides there.
+    /// The tables of the ranges, if it is estimated what the output hides there.
     pub(crate) below: Option<Below>,
 }
 

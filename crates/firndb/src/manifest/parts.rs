@@ -42,8 +42,8 @@ pub(crate) fn within<'a>(cuts: &'a [Box<[u8]>], (from, to): PartRange<'_>) -> &'
     &cuts[begin..end.max(begin)]
 }
 
-/// The first keys of those among `tables`, by first key and bytes, that divide them into `pieces` of
-/// about the same size. The first table is never one.
+/// The first keys of those among `tables`, by first key and bytes, that divide them into `pieces`
+/// of about the same size. The first table is never one.
 pub(crate) fn evenly<'a>(
     tables: impl Iterator<Item = (&'a [u8], u64)> + Clone,
     pieces: usize,

@@ -420,7 +420,7 @@ impl Options {
     /// The number of levels: as many as the limits name, or as stacks need.
     pub(crate) fn levels(&self) -> usize {
         match self.ranges() {
-            Some(ranges) => ranges.base().0 + 1,
+            Some(ranges) => ranges.levels(),
             None => self.limits.levels,
         }
     }

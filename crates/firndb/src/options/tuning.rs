@@ -1,6 +1,5 @@
 //! The parameters that a design's paper sets or leaves open: one struct per profile.
 
-use crate::manifest::Level;
 use firn_base::{Error, Result};
 use firn_table::pm_table::Arrangement;
 
@@ -331,7 +330,7 @@ pub struct PmdbTuning {
     /// The tables' worth of bytes of a range that was merged from which it is divided, 1 to 1,000.
     /// Default: 20, as in the paper.
     pub range_tables: u64,
-    /// The largest table, in bytes, 16 KiB to 64 MiB; smaller ones if `Limits::table_bytes` says so.
+    /// The largest table, in bytes, 16 KiB to 64 MiB, if `Limits::table_bytes` is not less.
     /// Default: 2 MiB, as in the paper.
     pub table_bytes: u64,
     /// The share of a range's entries that newer ones in the range hide from which it is merged, 0
@@ -376,10 +375,10 @@ impl PmdbTuning {
         within("pmdb.invalid_share", self.invalid_share, 0.0, 1.0)
     }
 
-    /// The level of what a merge of a whole range makes. Those from 1 on above it have what came
-    /// since.
-    pub(crate) fn base(&self) -> Level {
-        Level(self.max_io + 1)
+    /// The number of levels: the flushed tables, the levels of a stack, and below them that of what
+    /// a merge of a whole range makes.
+    pub(crate) fn levels(&self) -> usize {
+        self.max_io + 2
     }
 }
 

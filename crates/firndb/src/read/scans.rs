@@ -1,6 +1,6 @@
-//! Scans of ranges with stacks of tables. A scan that begins in a range reads a block of each of its
-//! tables over the key, where one would do after a merge. Once these reads have cost as much as the
-//! merge would, the range is reported.
+//! Scans of ranges with stacks of tables. A scan that begins in a range reads a block of each of
+//! its tables over the key, where one would do after a merge. Once these reads have cost as much as
+//! the merge would, the range is reported.
 //!
 //! Thread safety: `Sync`. One scan in a few takes a lock.
 

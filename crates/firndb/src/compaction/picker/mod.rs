@@ -51,7 +51,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) evicting: bool,
     /// The parameters of the profiles.
     pub(crate) tuning: &'a Tuning,
-    /// Those of ranges with stacks of tables, in profiles that have them.
+    /// The parameters of ranges with stacks of tables, in profiles that have them.
     pub(crate) ranges: Option<&'a PmdbTuning>,
     /// Bytes of values that an eviction takes.
     pub(crate) chunk_bytes: u64,

@@ -1,16 +1,17 @@
-//! The picker of ranges with stacks of tables (PMDB, 3.1 and 3.2). A partition has a stash, which is
-//! level 0, and is divided into ranges. A merge of the stash is cut at the borders of the ranges, and
-//! each part goes on top of what its range has, which is not rewritten: to the level above the
-//! highest that the range has. A merge of a whole range goes to the base, the deepest level, and
-//! divides a range that is too large.
+//! The picker of ranges with stacks of tables (PMDB, 3.1 and 3.2). A partition has a stash, which
+//! is level 0, and is divided into ranges. A merge of the stash is cut at the borders of the
+//! ranges, and each part goes on top of what its range has, which is not rewritten: to the level
+//! above the highest that the range has. A merge of a whole range goes to the base, the deepest
+//! level, and divides a range that is too large.
 //!
 //! In order of urgency, of the partition with the most flushed tables first: flush; merge a range
-//! whose stack is full; merge the stash; divide a range; and while nothing is written, merge stashes
-//! and stacks that are not full.
+//! whose stack is full; merge the stash; divide a range; merge a range in which much is hidden, or
+//! one whose tables have cost scans much; and while nothing is written, merge stashes and stacks
+//! that are not full.
 //!
-//! A byte is written by its flush, by the merge of the stash, and as part of a merge of its range. How
-//! often that is does not depend on the database's size, because the number of ranges does, and the
-//! size of one does not.
+//! A byte is written by its flush, by the merge of the stash, and as part of a merge of its range.
+//! How often that is does not depend on the database's size, because the number of ranges does, and
+//! the size of one does not.
 
 use super::leveled::{level0_pressure, pick_stale};
 use super::{Facts, Sizes, pick_flush};
@@ -37,6 +38,11 @@ const PARTITIONS_MAX: usize = 1024;
 /// The height of a stack from which it is merged while there is nothing else to do.
 const HEIGHT_AT_REST: usize = 3;
 
+/// The level of what a merge of a whole range makes. Those from 1 on above it have what came since.
+fn base(tuning: &PmdbTuning) -> Level {
+    Level(tuning.levels() - 1)
+}
+
 /// The tables of a range, from the newest to the base.
 pub(super) struct Stack<'a> {
     /// The first key of the range.
@@ -61,7 +67,7 @@ impl<'a> Stack<'a> {
     /// The level above its highest; `None` if there is none but level 0.
     fn free_level(&self, tuning: &PmdbTuning) -> Option<Level> {
         let top = self.levels.first().map(|(level, _)| *level);
-        let free = top.map_or(tuning.base(), |top| Level(top.0 - 1));
+        let free = top.map_or(base(tuning), |top| Level(top.0 - 1));
         (!free.is_zero()).then_some(free)
     }
 
@@ -70,19 +76,18 @@ impl<'a> Stack<'a> {
         let above = self
             .levels
             .iter()
-            .filter(|(level, _)| *level < tuning.base());
+            .filter(|(level, _)| *level < base(tuning));
         let mut runs = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
         runs.any(|meta| meta.seqno_max <= facts.oldest && meta.deletes * 4 > meta.entries)
     }
 
-    /// True if so many entries are hidden by newer ones above them, in the range, that a merge gains
-    /// a table's worth.
+    /// True if newer entries of the range hide so many others that a merge gains a table's worth.
     fn is_mostly_hidden(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
         let runs = || self.levels.iter().flat_map(|(_, runs)| *runs);
         let above = self
             .levels
             .iter()
-            .filter(|(level, _)| *level < tuning.base());
+            .filter(|(level, _)| *level < base(tuning));
         let above = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
         // A tombstone above the base goes with what it hides.
         let hidden: u64 = above.map(|meta| meta.hides + meta.deletes).sum();
@@ -94,7 +99,7 @@ impl<'a> Stack<'a> {
 
     /// True if all of it is in the base, so that it can be divided without a merge.
     fn is_merged(&self, tuning: &PmdbTuning) -> bool {
-        self.levels.iter().all(|(level, _)| *level == tuning.base())
+        self.levels.iter().all(|(level, _)| *level == base(tuning))
     }
 
     fn tables(&self) -> Vec<(Level, Arc<TableRun>)> {
@@ -155,7 +160,7 @@ impl<'a> Ranged<'a> {
         let plan = Plan::new(
             self.id,
             stack.tables(),
-            tuning.base(),
+            base(tuning),
             How::Copy,
             Reason::Size,
         );
@@ -214,7 +219,7 @@ impl<'a> Ranged<'a> {
     fn merge_all(&self, tuning: &PmdbTuning) -> Option<Plan> {
         let tables = self.part.tables().map(|(level, run)| (level, run.clone()));
         let tables: Vec<_> = tables.collect();
-        let plan = Plan::new(self.id, tables, tuning.base(), How::Copy, Reason::Size);
+        let plan = Plan::new(self.id, tables, base(tuning), How::Copy, Reason::Size);
         (!plan.tables.is_empty()).then_some(plan)
     }
 
@@ -232,7 +237,7 @@ impl<'a> Ranged<'a> {
             *other.meta.smallest <= *largest && *other.meta.largest >= *smallest
         };
         let mut others = stack.levels.iter().flat_map(|(_, runs)| *runs);
-        (is_within && !others.any(meets)).then(|| tuning.base())
+        (is_within && !others.any(meets)).then(|| base(tuning))
     }
 
     /// The merge of a range in which much is hidden.
@@ -266,7 +271,7 @@ impl<'a> Ranged<'a> {
         })
     }
 
-    /// The division of a range that is too large: by its borders alone, if all of it is in the base.
+    /// The division of a range that is too large: by its borders alone if all is in the base.
     fn divide(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
         let most = capacity(facts.limits, tuning);
         let is_large = |stack: &&Stack<'_>| stack.bytes() > EXCESS * most;
@@ -417,7 +422,7 @@ pub(super) fn pick_manual(
                 false => return None,
             }
         }
-        _ if level >= tuning.base() || ranged.is_busy(facts) => return None,
+        _ if level >= base(tuning) || ranged.is_busy(facts) => return None,
         _ => {
             let has_some = |stack: &&Stack<'_>| {
                 let mut levels = stack.levels.iter().filter(|(of, _)| *of == level);

@@ -139,7 +139,7 @@ impl Case {
         let tables = TableCache::of_test();
         let levels = self
             .stacks()
-            .map_or(self.limits.levels, |stacks| stacks.base().0 + 1);
+            .map_or(self.limits.levels, |stacks| stacks.levels());
         ReadState::new(Vec::new(), &version, &tables, levels).with_heat()
     }
 
