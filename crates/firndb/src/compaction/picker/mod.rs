@@ -122,7 +122,7 @@ pub(crate) fn pick_manual(
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     if let Some(tuning) = facts.ranges {
-        return ranges::pick_manual(state, level, range, facts, tuning);
+        return ranges::pick_manual(state, level, range, after, facts, tuning);
     }
     let plan = leveled::pick_manual(state, level, range, after, facts)?;
     Some(placed(plan, state, facts))

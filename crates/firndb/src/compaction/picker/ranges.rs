@@ -402,11 +402,12 @@ pub(super) fn pick_partition(
 }
 
 /// The next step of a user's compaction of `level`: of the stash, or of a range with tables there
-/// that meet `keys`, whole. What is in the base is merged already.
+/// that meet the keys, whole, of those behind `after`. Tables of the base are merged already.
 pub(super) fn pick_manual(
     state: &ReadState,
     (id, level): (PartId, Level),
     (from, to): (&[u8], Option<&[u8]>),
+    after: Option<&[u8]>,
     facts: &Facts<'_>,
     tuning: &PmdbTuning,
 ) -> Option<Plan> {
@@ -428,7 +429,10 @@ pub(super) fn pick_manual(
                 let mut levels = stack.levels.iter().filter(|(of, _)| *of == level);
                 levels.any(|(_, runs)| runs.iter().any(meets))
             };
-            ranged.merge(ranged.stacks.iter().find(has_some)?, facts, tuning)
+            // No range twice, however much is written meanwhile.
+            let is_behind = |stack: &&Stack<'_>| after.is_none_or(|after| stack.from > after);
+            let mut stacks = ranged.stacks.iter().filter(is_behind);
+            ranged.merge(stacks.find(has_some)?, facts, tuning)
         }
     };
     // A user's compaction must drop entries, and a move does not.
