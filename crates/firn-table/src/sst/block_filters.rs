@@ -36,6 +36,13 @@ fn probes(hash: u64, bytes: usize) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The filter of the keys with these hashes.
+pub fn block_filter(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_filter(hashes, bits_per_key.min(BITS_MAX), &mut out);
+    out
+}
+
 /// Appends the filter of the keys with these hashes to `out`.
 fn put_filter(hashes: &[u64], bits_per_key: u32, out: &mut Vec<u8>) {
     let bits = hashes.len() * bits_per_key as usize;

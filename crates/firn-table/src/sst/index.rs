@@ -27,7 +27,7 @@ use firn_base::key_prefixes::KeyPrefixes;
 pub(super) const BLOCK_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + 64;
 
 /// A block's location and encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockHandle {
     /// The offset in the file.
     pub offset: u64,

@@ -1,0 +1,201 @@
+//! An open tree: its header, its files and its prefix are in memory, and nothing else.
+//!
+//! 1. Nothing of a tree changes once it is complete, so readers need neither lock nor version.
+//! 2. A reader beside a writing process has no claim to the tree's space: the writer may free and
+//!    reuse it. Every group that it reads has the tree's id in its checksum, so it notices.
+//!
+//! Thread safety: `Send + Sync`; readers share it without a lock.
+
+use super::layout::{
+    CRC_BYTES, FILE_BYTES, FilterPlace, HEADER_BYTES, Header, IfTreeFile, IfTreeTotals, Level,
+    NodeRest, unsealed,
+};
+use super::search::SearchCounts;
+use super::space::IfTreeSpace;
+use crate::context::{IfTreeGets, OpenBytes, TableContext};
+use crate::sites;
+use firn_base::Result;
+use firn_base::checksum::matches;
+use std::sync::Arc;
+
+/// A tree that is open for reading.
+#[derive(Debug)]
+pub struct IfTree {
+    space: Arc<IfTreeSpace>,
+    header: Header,
+    levels: Box<[Level]>,
+    files: Box<[IfTreeFile]>,
+    prefix: Box<[u8]>,
+    /// Where its searches and its memory are counted, if it belongs to a database that is open.
+    counted: Option<(Arc<IfTreeGets>, OpenBytes)>,
+}
+
+impl IfTree {
+    /// Opens the tree in `space`.
+    ///
+    /// # Errors
+    /// `Corruption` if its header or its files are damaged; `Changed` if another process reused the
+    /// space.
+    pub fn open(space: Arc<IfTreeSpace>) -> Result<IfTree> {
+        let header = space.header()?;
+        let (files, prefix) = read_files(&space, &header)?;
+        Ok(IfTree {
+            levels: header.levels().into(),
+            files,
+            prefix,
+            header,
+            space,
+            counted: None,
+        })
+    }
+
+    /// Counts its memory and its searches in `context`.
+    #[must_use]
+    pub fn counted_in(mut self, context: &TableContext) -> IfTree {
+        let memory = context.count_open(self.memory_bytes());
+        self.counted = Some((context.if_tree_gets.clone(), memory));
+        self
+    }
+
+    /// The extent of the tree.
+    pub fn space(&self) -> &Arc<IfTreeSpace> {
+        &self.space
+    }
+
+    /// Gives up the open tree for its extent.
+    pub fn into_space(self) -> Arc<IfTreeSpace> {
+        self.space
+    }
+
+    /// The files whose blocks it has: the newest run first, and in key order in a run.
+    pub fn files(&self) -> &[IfTreeFile] {
+        &self.files
+    }
+
+    /// The number of blocks that it has.
+    pub fn blocks(&self) -> usize {
+        self.header.nodes
+    }
+
+    /// The sums that its writer was given.
+    pub fn totals(&self) -> &IfTreeTotals {
+        &self.header.totals
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        let files = size_of_val(&*self.files) + size_of_val(&*self.levels);
+        size_of::<IfTree>() + files + self.prefix.len()
+    }
+
+    pub(super) fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    pub(super) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    pub(super) fn head_bytes(&self) -> usize {
+        self.header.head_bytes
+    }
+
+    /// The number of bytes of the filters that are not in nodes.
+    #[cfg(test)]
+    pub(super) fn filter_bytes(&self) -> usize {
+        self.header.filter_bytes
+    }
+
+    /// Counts a search, or a part of one.
+    pub(super) fn count(&self, searches: u64, counts: &SearchCounts) {
+        if let Some((gets, _)) = &self.counted {
+            gets.searched(searches, counts);
+        }
+    }
+
+    /// Reads group `number` of a level into `out`, and checks it. Returns its bytes after the
+    /// checksum. REQUIRES: `out` has room for a group, and the level has it.
+    #[inline]
+    pub(super) fn read_group<'a>(
+        &self,
+        level: usize,
+        number: usize,
+        out: &'a mut [u8],
+        counts: &mut SearchCounts,
+    ) -> Result<&'a [u8]> {
+        let level = &self.levels[level];
+        let (at, out) = (level.place(number), &mut out[..level.group_bytes]);
+        self.space.read(at, out)?;
+        counts.lines += line_count(at, out.len());
+        unsealed(out, self.space.id, at).ok_or_else(|| self.space.damaged(at, "a whole group"))
+    }
+
+    /// The rest of node `i` of `group`, which is group `number`, checked against its file.
+    pub(super) fn node(&self, group: &[u8], number: usize, i: usize) -> Result<NodeRest> {
+        let at = self.levels[0].place(number);
+        let node = NodeRest::decode(group, i, self.head_bytes()).ok_or_else(|| {
+            self.space
+                .damaged(at, "a node with a known codec and filter")
+        })?;
+        let Some(file) = self.files.get(node.file) else {
+            return Err(self
+                .space
+                .damaged(at, "a node's file among the tree's files"));
+        };
+        match node.handle.is_bounded(file.valid_len) {
+            true => Ok(node),
+            false => Err(self.space.damaged(at, "a block within its file")),
+        }
+    }
+
+    /// Reads the filter at a place into `out`, and checks it. Returns its bytes.
+    pub(super) fn read_filter<'a>(
+        &self,
+        place: FilterPlace,
+        out: &'a mut Vec<u8>,
+        counts: &mut SearchCounts,
+    ) -> Result<&'a [u8]> {
+        let (start, len) = (place.at as usize, CRC_BYTES + place.len as usize);
+        let at = self.header.filters_at() + start;
+        if start + len > self.header.filter_bytes {
+            return Err(self.space.damaged(at, "a filter among the tree's filters"));
+        }
+        out.resize(len, 0);
+        self.space.read(at, out)?;
+        counts.lines += line_count(at, len);
+        unsealed(out, self.space.id, at).ok_or_else(|| self.space.damaged(at, "a whole filter"))
+    }
+}
+
+/// Reads and checks the files and the prefix of the tree in `space`.
+///
+/// # Errors
+/// `Corruption` or `Changed` if they are damaged.
+pub(super) fn read_files(
+    space: &IfTreeSpace,
+    header: &Header,
+) -> Result<(Box<[IfTreeFile]>, Box<[u8]>)> {
+    let damaged = |what| space.damaged(HEADER_BYTES, what);
+    if header.end() as u64 > space.extent().len {
+        return Err(damaged("files, nodes and filters within the extent"));
+    }
+    let mut bytes = vec![0; header.files_bytes()];
+    space.read(HEADER_BYTES, &mut bytes)?;
+    let whole = matches(&sites::IF_TREE_FILES_CHECK, header.files_crc, || {
+        header.crc_of_files(&bytes)
+    });
+    if !whole {
+        return Err(damaged("whole files and prefix"));
+    }
+    let (files, prefix) = bytes.split_at(header.files * FILE_BYTES);
+    let files: Option<Box<[IfTreeFile]>> =
+        files.chunks(FILE_BYTES).map(IfTreeFile::decode).collect();
+    let files = files.filter(|files| files.is_sorted_by_key(|file| file.run));
+    let files = files.ok_or_else(|| damaged("files, the newest run first"))?;
+    Ok((files, prefix.into()))
+}
+
+/// The cache lines of `bytes` at `at` of a tree.
+fn line_count(at: usize, bytes: usize) -> u64 {
+    firn_pm::line_range(at as u64, bytes as u64).count_lines()
+}
