@@ -100,6 +100,12 @@ impl IfTree {
         self.header.head_bytes
     }
 
+    /// The bytes of the tree.
+    #[cfg(test)]
+    pub(super) fn end(&self) -> usize {
+        self.header.end()
+    }
+
     /// The number of bytes of the filters that are not in nodes.
     #[cfg(test)]
     pub(super) fn filter_bytes(&self) -> usize {
