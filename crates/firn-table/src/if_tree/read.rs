@@ -38,7 +38,7 @@ impl IfTree {
     /// space.
     pub fn open(space: Arc<IfTreeSpace>) -> Result<IfTree> {
         let header = space.header()?;
-        let (files, prefix) = read_files(&space, &header)?;
+        let FilesAndPrefix { files, prefix } = read_files(&space, &header)?;
         Ok(IfTree {
             levels: header.levels().into(),
             files,
@@ -173,14 +173,17 @@ impl IfTree {
     }
 }
 
+/// The bytes between the header and the nodes, decoded.
+pub(super) struct FilesAndPrefix {
+    files: Box<[IfTreeFile]>,
+    prefix: Box<[u8]>,
+}
+
 /// Reads and checks the files and the prefix of the tree in `space`.
 ///
 /// # Errors
 /// `Corruption` or `Changed` if they are damaged.
-pub(super) fn read_files(
-    space: &IfTreeSpace,
-    header: &Header,
-) -> Result<(Box<[IfTreeFile]>, Box<[u8]>)> {
+pub(super) fn read_files(space: &IfTreeSpace, header: &Header) -> Result<FilesAndPrefix> {
     let damaged = |what| space.damaged(HEADER_BYTES, what);
     if header.end() as u64 > space.extent().len {
         return Err(damaged("files, nodes and filters within the extent"));
@@ -198,7 +201,8 @@ pub(super) fn read_files(
         files.chunks(FILE_BYTES).map(IfTreeFile::decode).collect();
     let files = files.filter(|files| files.is_sorted_by_key(|file| file.run));
     let files = files.ok_or_else(|| damaged("files, the newest run first"))?;
-    Ok((files, prefix.into()))
+    let prefix = prefix.into();
+    Ok(FilesAndPrefix { files, prefix })
 }
 
 /// The cache lines of `bytes` at `at` of a tree.

@@ -32,7 +32,7 @@ fn probes(hash: u64, bytes: usize) -> impl Iterator<Item = usize> {
     let mut word = hash;
     (0..PROBES).map(move |_| {
         word = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (u128::from(word) * u128::from(bits) >> 64) as usize
+        ((u128::from(word) * u128::from(bits)) >> 64) as usize
     })
 }
 
@@ -157,7 +157,7 @@ mod tests {
             let filter = filters.get(block as usize);
             assert_eq!(filter.len() as u64, (keys * u64::from(bits)).div_ceil(8));
             assert!((0..keys).all(|key| may_contain(filter, of(block * keys + key))));
-            let absent = (0..ABSENT).map(|n| of(1 << 40 | block * ABSENT + n));
+            let absent = (0..ABSENT).map(|n| of((1 << 40) + block * ABSENT + n));
             passed += absent.filter(|hash| may_contain(filter, *hash)).count();
         }
         passed as f64 / (BLOCKS * ABSENT) as f64

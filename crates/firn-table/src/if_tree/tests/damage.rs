@@ -231,7 +231,8 @@ fn lies_are_refused() {
     nodes(|node| node[13] = 255, "a block within its file");
     nodes(|node| node[20] = 3, "a known codec and filter");
     nodes(|node| node[21] = 10, "a known codec and filter");
-    let beside =
-        |node: &mut [u8]| node[21..29].copy_from_slice(&[255, 255, 255, 255, 255, 255, 255, 255]);
-    nodes(beside, "a filter among the tree's filters");
+    nodes(
+        |node| node[21..30].fill(255),
+        "a filter among the tree's filters",
+    );
 }
