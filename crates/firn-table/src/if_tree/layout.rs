@@ -332,6 +332,18 @@ pub(super) fn bounds(group: &[u8], i: usize, size: usize, head: usize) -> Option
     Some(heads.split_at(head))
 }
 
+/// True if head `a` is above head `b`, of the same size.
+#[inline]
+pub(super) fn is_above(a: &[u8], b: &[u8]) -> bool {
+    match (a.split_first_chunk::<8>(), b.split_first_chunk::<8>()) {
+        (Some((a, a_rest)), Some((b, b_rest))) => {
+            let (a, b) = (u64::from_be_bytes(*a), u64::from_be_bytes(*b));
+            a > b || (a == b && a_rest > b_rest)
+        }
+        _ => a > b,
+    }
+}
+
 /// The part of a node after its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeRest {
@@ -355,6 +367,28 @@ pub(super) struct FilterPlace {
     pub(super) at: u32,
     /// Bytes of the filter, without the checksum before it.
     pub(super) len: u32,
+}
+
+impl NodeFilter {
+    /// The filter of node `i` of a group, which a search needs before the rest; `None` if it is
+    /// damaged.
+    #[inline]
+    pub(super) fn decode(group: &[u8], i: usize, head: usize) -> Option<NodeFilter> {
+        let end = (i + 1) * node_bytes(head);
+        let (kind, bytes) = group.get(end - INLINE_BYTES - 1..end)?.split_first()?;
+        let bytes = *bytes.first_chunk::<INLINE_BYTES>()?;
+        match *kind {
+            KIND_BESIDE => {
+                let mut place = Reader::new(&bytes);
+                Some(NodeFilter::Beside(FilterPlace {
+                    at: place.u32()?,
+                    len: place.u32()?,
+                }))
+            }
+            len if usize::from(len) <= INLINE_BYTES => Some(NodeFilter::Inline(bytes, len)),
+            _ => None,
+        }
+    }
 }
 
 impl NodeRest {
@@ -387,19 +421,6 @@ impl NodeRest {
         let (stored_len, raw_len, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let file = usize::from(reader.u16()?);
         let codec = Codec::from_byte(reader.u8()?)?;
-        let kind = reader.u8()?;
-        let bytes = *reader.take(INLINE_BYTES)?.first_chunk::<INLINE_BYTES>()?;
-        let filter = match kind {
-            KIND_BESIDE => {
-                let mut place = Reader::new(&bytes);
-                NodeFilter::Beside(FilterPlace {
-                    at: place.u32()?,
-                    len: place.u32()?,
-                })
-            }
-            len if usize::from(len) <= INLINE_BYTES => NodeFilter::Inline(bytes, len),
-            _ => return None,
-        };
         Some(NodeRest {
             handle: BlockHandle {
                 offset: u64::from(high) << 32 | u64::from(low),
@@ -409,7 +430,7 @@ impl NodeRest {
                 codec,
             },
             file,
-            filter,
+            filter: NodeFilter::decode(group, i, head)?,
         })
     }
 }

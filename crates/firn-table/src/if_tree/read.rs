@@ -8,7 +8,7 @@
 
 use super::layout::{
     CRC_BYTES, FILE_BYTES, FilterPlace, HEADER_BYTES, Header, IfTreeFile, IfTreeTotals, Level,
-    NodeRest, unsealed,
+    NodeFilter, NodeRest, unsealed,
 };
 use super::search::SearchCounts;
 use super::space::IfTreeSpace;
@@ -24,6 +24,8 @@ pub struct IfTree {
     space: Arc<IfTreeSpace>,
     header: Header,
     levels: Box<[Level]>,
+    /// The place of the filters that are not in nodes.
+    filters_at: usize,
     files: Box<[IfTreeFile]>,
     prefix: Box<[u8]>,
     /// Where its searches and its memory are counted, if it belongs to a database that is open.
@@ -41,6 +43,7 @@ impl IfTree {
         let FilesAndPrefix { files, prefix } = read_files(&space, &header)?;
         Ok(IfTree {
             levels: header.levels().into(),
+            filters_at: header.filters_at(),
             files,
             prefix,
             header,
@@ -136,6 +139,15 @@ impl IfTree {
         unsealed(out, self.space.id, at).ok_or_else(|| self.space.damaged(at, "a whole group"))
     }
 
+    /// The filter of node `i` of `group`, which is group `number`.
+    pub(super) fn filter(&self, group: &[u8], number: usize, i: usize) -> Result<NodeFilter> {
+        let filter = NodeFilter::decode(group, i, self.head_bytes());
+        filter.ok_or_else(|| {
+            let at = self.levels[0].place(number);
+            self.space.damaged(at, "a node with a known filter")
+        })
+    }
+
     /// The rest of node `i` of `group`, which is group `number`, checked against its file.
     pub(super) fn node(&self, group: &[u8], number: usize, i: usize) -> Result<NodeRest> {
         let at = self.levels[0].place(number);
@@ -154,22 +166,33 @@ impl IfTree {
         }
     }
 
-    /// Reads the filter at a place into `out`, and checks it. Returns its bytes.
-    pub(super) fn read_filter<'a>(
+    /// Calls `test` with the filter at a place, checked. A short one takes no allocation.
+    pub(super) fn with_filter<T>(
         &self,
         place: FilterPlace,
-        out: &'a mut Vec<u8>,
         counts: &mut SearchCounts,
-    ) -> Result<&'a [u8]> {
+        test: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        const SHORT: usize = 192;
         let (start, len) = (place.at as usize, CRC_BYTES + place.len as usize);
-        let at = self.header.filters_at() + start;
+        let at = self.filters_at + start;
         if start + len > self.header.filter_bytes {
             return Err(self.space.damaged(at, "a filter among the tree's filters"));
         }
-        out.resize(len, 0);
+        let (mut short, mut long) = ([0; SHORT], Vec::new());
+        let out = match short.get_mut(..len) {
+            Some(short) => short,
+            None => {
+                long.resize(len, 0);
+                &mut long[..]
+            }
+        };
         self.space.read(at, out)?;
         counts.lines += line_count(at, len);
-        unsealed(out, self.space.id, at).ok_or_else(|| self.space.damaged(at, "a whole filter"))
+        match unsealed(out, self.space.id, at) {
+            Some(filter) => Ok(test(filter)),
+            None => Err(self.space.damaged(at, "a whole filter")),
+        }
     }
 }
 

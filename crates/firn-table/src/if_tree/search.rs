@@ -12,7 +12,7 @@
 
 use super::layout::{
     FANOUT, FilterPlace, GROUP_BYTES_MAX, GROUP_NODES, HEAD_BYTES_MAX, NodeFilter, bounds, head_of,
-    node_bytes,
+    is_above, node_bytes,
 };
 use super::read::IfTree;
 use crate::sst::{BlockHandle, may_contain};
@@ -44,11 +44,11 @@ impl SearchCounts {
         }
     }
 
-    fn test(&mut self, filter: &[u8], hash: u64) -> bool {
-        let may = may_contain(filter, hash);
-        self.tests += u64::from(!filter.is_empty());
+    /// Counts the test of a filter, which answered `may`.
+    #[inline]
+    fn tested(&mut self, may: bool) {
+        self.tests += 1;
         self.rejected += u64::from(!may);
-        may
     }
 }
 
@@ -96,7 +96,6 @@ pub struct Candidates {
     next: usize,
     hash: u64,
     counts: SearchCounts,
-    scratch: Vec<u8>,
 }
 
 impl Candidates {
@@ -108,7 +107,6 @@ impl Candidates {
             next: 0,
             hash,
             counts: SearchCounts::default(),
-            scratch: Vec::new(),
         }
     }
 
@@ -145,9 +143,11 @@ impl Candidates {
             let may = match found.filter {
                 None => true,
                 Some(place) => {
-                    let filter = tree.read_filter(place, &mut self.scratch, &mut self.counts);
-                    let filter = filter.map_err(|error| tree.space().told(error))?;
-                    self.counts.test(filter, self.hash)
+                    let test = |filter: &[u8]| may_contain(filter, self.hash);
+                    let tested = tree.with_filter(place, &mut self.counts, test);
+                    let may = tested.map_err(|error| tree.space().told(error))?;
+                    self.counts.tested(may);
+                    may
                 }
             };
             if may {
@@ -251,10 +251,10 @@ impl IfTree {
             let Some((start, end)) = bounds(group, i, 2 * head_bytes, head_bytes) else {
                 break;
             };
-            if start > wanted {
+            if is_above(start, wanted) {
                 break;
             }
-            if end >= wanted {
+            if !is_above(wanted, end) {
                 self.descend(below, first + i, head, found)?;
             }
         }
@@ -277,22 +277,25 @@ impl IfTree {
             let Some((start, end)) = bounds(group, i, size, head_bytes) else {
                 break;
             };
-            if start > wanted {
+            if is_above(start, wanted) {
                 break;
             }
-            if end < wanted {
+            if is_above(wanted, end) {
                 continue;
             }
-            let node = self.node(group, number, i)?;
-            let filter = match node.filter {
+            let filter = match self.filter(group, number, i)? {
                 NodeFilter::Beside(place) => Some(place),
+                NodeFilter::Inline(_, 0) => None,
                 NodeFilter::Inline(bytes, len) => {
-                    if !found.counts.test(&bytes[..usize::from(len)], found.hash) {
+                    let may = may_contain(&bytes[..usize::from(len)], found.hash);
+                    found.counts.tested(may);
+                    if !may {
                         continue;
                     }
                     None
                 }
             };
+            let node = self.node(group, number, i)?;
             found.push(Match {
                 run: self.files()[node.file].run,
                 file: node.file as u16,

@@ -102,7 +102,7 @@ fn head(bytes: &[u8]) -> Head {
 /// All nodes, with their filters.
 fn nodes(tree: &IfTree) -> Result<Vec<Seen>> {
     let (head_bytes, mut counts) = (tree.head_bytes(), SearchCounts::default());
-    let (mut nodes, mut scratch) = (Vec::new(), Vec::new());
+    let mut nodes = Vec::new();
     let mut bytes = [0; GROUP_BYTES_MAX];
     for number in 0..tree.levels()[0].groups {
         let group = tree.read_group(0, number, &mut bytes, &mut counts)?;
@@ -111,7 +111,7 @@ fn nodes(tree: &IfTree) -> Result<Vec<Seen>> {
             let filter = match node.filter {
                 NodeFilter::Inline(bytes, len) => bytes[..usize::from(len)].to_vec(),
                 NodeFilter::Beside(place) => {
-                    tree.read_filter(place, &mut scratch, &mut counts)?.to_vec()
+                    tree.with_filter(place, &mut counts, <[u8]>::to_vec)?
                 }
             };
             let found = bounds(group, i, node_bytes(head_bytes), head_bytes);

@@ -230,7 +230,7 @@ fn lies_are_refused() {
     nodes(|node| node[9] = 255, "a block within its file");
     nodes(|node| node[13] = 255, "a block within its file");
     nodes(|node| node[20] = 3, "a known codec and filter");
-    nodes(|node| node[21] = 10, "a known codec and filter");
+    nodes(|node| node[21] = 10, "a known filter");
     nodes(
         |node| node[21..30].fill(255),
         "a filter among the tree's filters",
