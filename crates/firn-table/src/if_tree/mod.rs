@@ -5,6 +5,7 @@
 //! tables that may have a key, the newest run first, while none of the tables is open.
 
 mod layout;
+mod nodes;
 mod read;
 mod recover;
 mod search;

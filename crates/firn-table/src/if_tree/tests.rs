@@ -273,6 +273,60 @@ fn a_tree_finds_what_a_list_of_blocks_does() {
 }
 
 #[test]
+fn a_tree_is_made_of_another_one_and_new_tables() {
+    let mut seed = Seed::new(31);
+    for round in 0..40 {
+        let keys = keys(&mut seed, round % STYLES, 40 + (round * 17) % 300);
+        let world = World::new(2 << 20);
+        let mut stack = stack(&mut seed, &keys);
+        if stack.0.is_empty() {
+            continue;
+        }
+        let mut tree = world.write(1, &stack);
+        for id in 2..5 {
+            // Some runs stay, one step older; a new one may have keys of another kind.
+            let dropped = seed.below(4) as u32;
+            let of = |run: u32| (run != dropped).then_some(run + 1);
+            let wider = seed
+                .one_in(2)
+                .then(|| vec![some_key(&mut seed, &keys), vec![b'm']]);
+            let mut fresh = [keys.clone(), wider.unwrap_or_default()].concat();
+            fresh.retain(|_| seed.one_in(2));
+            fresh.sort();
+            fresh.dedup();
+            let mut next = Stack::default();
+            let blocks: Vec<Vec<Vec<u8>>> = fresh.chunks(3).map(<[Vec<u8>]>::to_vec).collect();
+            next.add_run(&mut seed, 0, Some(blocks).into_iter().collect());
+            next.0[0].0.id = FileId(1_000 + id);
+            let mut writer = IfTreeWriter::new(world.pool.clone(), options(id), None);
+            for (file, blocks) in next.tables() {
+                writer.add_file(file, blocks).unwrap();
+            }
+            writer.add_tree(&tree, |file| of(file.run)).unwrap();
+            for (mut file, blocks) in std::mem::take(&mut stack.0) {
+                if let Some(run) = of(file.run) {
+                    file.run = run;
+                    next.0.push((file, blocks));
+                }
+            }
+            stack = next;
+            if stack.blocks() == 0 {
+                assert_eq!(writer.finish().err().unwrap().kind(), ErrorKind::Invalid);
+                break;
+            }
+            tree = IfTree::open(Arc::new(writer.finish().unwrap())).unwrap();
+            verify(&tree, stack.tables()).unwrap();
+            for key in keys.iter().chain(&fresh) {
+                check(&tree, &stack, key);
+            }
+            for _ in 0..100 {
+                check(&tree, &stack, &some_key(&mut seed, &keys));
+            }
+        }
+    }
+}
+
+#[test]
 fn heads_grow_where_neighbours_tie() {
     // Keys that begin with the same bytes after the first, which differs between halves.
     for (shared, size) in [(0, 8), (3, 8), (8, 16), (12, 24), (40, 24)] {

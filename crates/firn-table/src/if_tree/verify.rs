@@ -1,13 +1,11 @@
 //! Compares a tree with the tables that it is over: every node with its block, the order of the
 //! nodes, and the augment above them.
 
-use super::layout::{
-    FANOUT, GROUP_BYTES_MAX, GROUP_NODES, HEAD_BYTES_MAX, IfTreeFile, NodeFilter, bounds, head_of,
-    node_bytes,
-};
+use super::layout::{FANOUT, GROUP_BYTES_MAX, GROUP_NODES, IfTreeFile, bounds, head_of};
+use super::nodes::{Head, Node, read_nodes};
 use super::read::IfTree;
 use super::search::SearchCounts;
-use crate::sst::{BlockHandle, BlockSummary};
+use crate::sst::BlockSummary;
 use firn_base::{Error, Result};
 use std::collections::HashMap;
 
@@ -18,18 +16,6 @@ pub struct IfTreeReport {
     pub files: u64,
     /// Blocks.
     pub blocks: u64,
-}
-
-/// A head, with zeros after its size.
-type Head = [u8; HEAD_BYTES_MAX];
-
-/// A node, decoded.
-struct Seen {
-    start: Head,
-    end: Head,
-    handle: BlockHandle,
-    file: usize,
-    filter: Vec<u8>,
 }
 
 /// Checks that the tree has these tables' blocks and no others, each with its bounds, location and
@@ -45,7 +31,7 @@ pub fn verify<'a, B>(
 where
     B: IntoIterator<Item = BlockSummary<'a>>,
 {
-    let nodes = nodes(tree).map_err(|error| tree.space().told(error))?;
+    let nodes = read_nodes(tree)?;
     verify_order(tree, &nodes)?;
     verify_augment(tree, &nodes).map_err(|error| tree.space().told(error))?;
     let mut numbers: HashMap<(usize, u64), usize> = HashMap::new();
@@ -89,7 +75,7 @@ where
 }
 
 /// The error for a node.
-fn wrong(tree: &IfTree, node: &Seen, expected: &str) -> Error {
+fn wrong(tree: &IfTree, node: &Node, expected: &str) -> Error {
     let file = tree.files()[node.file].id;
     let block = format!("block at {} of file {file}", node.handle.offset);
     tree.space().damaged(0, &format!("{expected}: {block}"))
@@ -99,38 +85,9 @@ fn head(bytes: &[u8]) -> Head {
     head_of(bytes, 0)
 }
 
-/// All nodes, with their filters.
-fn nodes(tree: &IfTree) -> Result<Vec<Seen>> {
-    let (head_bytes, mut counts) = (tree.head_bytes(), SearchCounts::default());
-    let mut nodes = Vec::new();
-    let mut bytes = [0; GROUP_BYTES_MAX];
-    for number in 0..tree.levels()[0].groups {
-        let group = tree.read_group(0, number, &mut bytes, &mut counts)?;
-        for i in 0..GROUP_NODES.min(tree.blocks() - number * GROUP_NODES) {
-            let node = tree.node(group, number, i)?;
-            let filter = match node.filter {
-                NodeFilter::Inline(bytes, len) => bytes[..usize::from(len)].to_vec(),
-                NodeFilter::Beside(place) => {
-                    tree.with_filter(place, &mut counts, <[u8]>::to_vec)?
-                }
-            };
-            let found = bounds(group, i, node_bytes(head_bytes), head_bytes);
-            let (start, end) = found.unwrap_or_default();
-            nodes.push(Seen {
-                start: head(start),
-                end: head(end),
-                handle: node.handle,
-                file: node.file,
-                filter,
-            });
-        }
-    }
-    Ok(nodes)
-}
-
 /// Checks that the nodes are sorted by (start, run, file).
-fn verify_order(tree: &IfTree, nodes: &[Seen]) -> Result<()> {
-    let key = |node: &Seen| (node.start, tree.files()[node.file].run, node.file);
+fn verify_order(tree: &IfTree, nodes: &[Node]) -> Result<()> {
+    let key = |node: &Node| (node.start, tree.files()[node.file].run, node.file);
     match nodes.windows(2).find(|pair| key(&pair[0]) > key(&pair[1])) {
         Some(pair) => Err(wrong(tree, &pair[1], "nodes in order")),
         None => Ok(()),
@@ -138,7 +95,7 @@ fn verify_order(tree: &IfTree, nodes: &[Seen]) -> Result<()> {
 }
 
 /// Checks each entry above the nodes: the first start and the greatest end below it.
-fn verify_augment(tree: &IfTree, nodes: &[Seen]) -> Result<()> {
+fn verify_augment(tree: &IfTree, nodes: &[Node]) -> Result<()> {
     let join = |group: &[(Head, Head)]| {
         let end = group.iter().map(|span| span.1).max();
         (group[0].0, end.unwrap_or_default())
@@ -165,7 +122,7 @@ fn verify_augment(tree: &IfTree, nodes: &[Seen]) -> Result<()> {
 }
 
 /// Compares a node with its block.
-fn verify_node(tree: &IfTree, node: &Seen, block: &BlockSummary<'_>) -> Result<()> {
+fn verify_node(tree: &IfTree, node: &Node, block: &BlockSummary<'_>) -> Result<()> {
     let head = |key: &[u8]| {
         let mut head = head_of(key, tree.prefix().len());
         head[tree.head_bytes()..].fill(0);

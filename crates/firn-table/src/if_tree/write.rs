@@ -1,4 +1,4 @@
-//! Writes a tree, from the summaries of its tables' blocks:
+//! Writes a tree, from the summaries of its tables' blocks, or from another tree:
 //!
 //! 1. The bounds, locations and filters of all blocks are gathered in memory.
 //! 2. The prefix that all bounds share, and the least size of heads at which hardly any neighbours
@@ -14,6 +14,8 @@ use super::layout::{
     HEADER_BYTES, Header, INLINE_BYTES, IfTreeFile, IfTreeTotals, Level, NodeFilter, NodeRest,
     OFFSET_END, PREFIX_BYTES_MAX, head_of, seal,
 };
+use super::nodes::{Head, read_nodes};
+use super::read::IfTree;
 use super::space::IfTreeSpace;
 use crate::sites;
 use crate::sst::{BlockHandle, BlockSummary};
@@ -45,6 +47,9 @@ pub struct IfTreeWriter {
     blocks: Vec<Gathered>,
     /// The keys and the filters of the blocks.
     bytes: Vec<u8>,
+    /// The most bytes of the prefix and of a head, as far as bounds from other trees are known.
+    prefix_max: usize,
+    head_max: usize,
 }
 
 /// A block, as ranges of the gathered bytes.
@@ -54,17 +59,19 @@ struct Gathered {
     largest: Range<usize>,
     filter: Range<usize>,
     handle: BlockHandle,
+    /// True if it comes from another tree. Its bounds then are prefix and head, zeros included.
+    is_inherited: bool,
 }
 
 /// A block with the heads of its bounds. Bytes past the size of a head are zeros.
 struct Placed<'a> {
-    start: [u8; HEAD_BYTES_MAX],
-    end: [u8; HEAD_BYTES_MAX],
+    start: Head,
+    end: Head,
     block: &'a Gathered,
 }
 
 /// The bounds below a group: its first start and its greatest end.
-type Span = ([u8; HEAD_BYTES_MAX], [u8; HEAD_BYTES_MAX]);
+type Span = (Head, Head);
 
 impl IfTreeWriter {
     /// A writer of an empty tree. It allocates from `headroom`, if that is given, else from the
@@ -81,6 +88,8 @@ impl IfTreeWriter {
             files: Vec::new(),
             blocks: Vec::new(),
             bytes: Vec::new(),
+            prefix_max: PREFIX_BYTES_MAX,
+            head_max: HEAD_BYTES_MAX,
         }
     }
 
@@ -95,18 +104,12 @@ impl IfTreeWriter {
         file: IfTreeFile,
         blocks: impl IntoIterator<Item = BlockSummary<'a>>,
     ) -> Result<()> {
-        let wrong = |what: &str| Err(Error::invalid(format!("tree {}: {what}", self.options.id)));
-        if self.files.len() == FILES_MAX {
-            return wrong("more than 65,535 files");
-        }
-        if self.files.last().is_some_and(|last| last.run > file.run) {
-            return wrong("files are added newest run first");
-        }
-        let number = self.files.len();
-        self.files.push(file);
+        let number = self.begin_file(file)?;
         for block in blocks {
-            let before = self.blocks.last();
-            let before = before.filter(|before| self.files[before.file].run == file.run);
+            let is_run = |before: &&Gathered| {
+                self.files[before.file].run == file.run && !before.is_inherited
+            };
+            let before = self.blocks.last().filter(is_run);
             let last = before.map_or(&[][..], |before| &self.bytes[before.largest.clone()]);
             let in_order = *last <= block.smallest[..] && block.smallest[..] <= *block.largest;
             let bounded = block.handle.is_bounded(file.valid_len.min(OFFSET_END));
@@ -127,9 +130,70 @@ impl IfTreeWriter {
                 largest,
                 filter,
                 handle: block.handle,
+                is_inherited: false,
             });
         }
         Ok(())
+    }
+
+    /// Adds files of another tree with the blocks that it has of them, so that no table need be
+    /// read again. `run` says the rank that a file's run has now, or `None` to leave the file out.
+    /// Files of a run come either from one tree or from [`IfTreeWriter::add_file`].
+    ///
+    /// Of a bound only the prefix and the head are known, so the prefix and the heads of this tree
+    /// become no longer than those of the other one.
+    ///
+    /// # Errors
+    /// `Corruption` if the other tree is damaged; `Invalid` as `add_file`. This tree must then be
+    /// abandoned.
+    pub fn add_tree(
+        &mut self,
+        tree: &IfTree,
+        mut run: impl FnMut(&IfTreeFile) -> Option<u32>,
+    ) -> Result<()> {
+        let mut numbers = Vec::with_capacity(tree.files().len());
+        for file in tree.files() {
+            let kept = run(file).map(|run| IfTreeFile { run, ..*file });
+            numbers.push(kept.map(|kept| self.begin_file(kept)).transpose()?);
+        }
+        let mut nodes = read_nodes(tree)?;
+        // Stable: blocks of a file stay in order.
+        nodes.sort_by_key(|node| node.file);
+        self.prefix_max = self.prefix_max.min(tree.prefix().len());
+        self.head_max = self.head_max.min(tree.head_bytes());
+        for node in nodes {
+            let Some(file) = numbers.get(node.file).copied().flatten() else {
+                continue;
+            };
+            let mut bound = |head: &Head| {
+                let start = self.keep(tree.prefix()).start;
+                start..self.keep(&head[..tree.head_bytes()]).end
+            };
+            let (smallest, largest) = (bound(&node.start), bound(&node.end));
+            let filter = self.keep(&node.filter);
+            self.blocks.push(Gathered {
+                file,
+                smallest,
+                largest,
+                filter,
+                handle: node.handle,
+                is_inherited: true,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a file. Returns its number.
+    fn begin_file(&mut self, file: IfTreeFile) -> Result<usize> {
+        let wrong = |what: &str| Err(Error::invalid(format!("tree {}: {what}", self.options.id)));
+        if self.files.len() == FILES_MAX {
+            return wrong("more than 65,535 files");
+        }
+        if self.files.last().is_some_and(|last| last.run > file.run) {
+            return wrong("files are added newest run first");
+        }
+        self.files.push(file);
+        Ok(self.files.len() - 1)
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -254,7 +318,7 @@ impl IfTreeWriter {
         };
         let least = keys(|block| &block.smallest).min().unwrap_or_default();
         let most = keys(|block| &block.largest).max().unwrap_or_default();
-        &least[..shared_prefix_len(least, most).min(PREFIX_BYTES_MAX)]
+        &least[..shared_prefix_len(least, most).min(self.prefix_max)]
     }
 
     /// The size of heads: the least at which hardly any block's largest key ties with a different
@@ -276,7 +340,8 @@ impl IfTreeWriter {
         let most = self.blocks.len() as f64 * TIES_SHARE_MAX;
         let mut fits = HEAD_BYTES.iter().zip(ties);
         let fits = fits.find(|(_, ties)| f64::from(*ties) <= most);
-        fits.map_or(HEAD_BYTES_MAX, |(bytes, _)| *bytes)
+        let bytes = fits.map_or(HEAD_BYTES_MAX, |(bytes, _)| *bytes);
+        bytes.min(self.head_max)
     }
 }
 
