@@ -197,7 +197,9 @@ impl IfTrees {
             set(NEXT, next);
             match &new {
                 Some(space) => set(TREE, word(space.extent())),
-                None => drop(root.remove(Owner::Test, TREE)),
+                None => {
+                    let _gone = root.remove(Owner::Test, TREE);
+                }
             }
             Ok(())
         })?;
