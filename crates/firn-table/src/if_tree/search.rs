@@ -155,7 +155,9 @@ impl Candidates {
                 break;
             }
         }
-        tree.count(0, &self.counts.since(&before));
+        if self.counts != before {
+            tree.count(0, &self.counts.since(&before));
+        }
         Ok(passed.map(|found| Candidate {
             file: usize::from(found.file),
             id: tree.files()[usize::from(found.file)].id,
