@@ -385,6 +385,41 @@ fn tables_damage() {
 }
 
 #[test]
+fn pm_seq_if_trees() {
+    suite("pm_seq_if_trees");
+}
+
+#[test]
+fn pm_torn_if_trees() {
+    suite("pm_torn_if_trees");
+}
+
+#[test]
+fn pm_eadr_if_trees() {
+    suite("pm_eadr_if_trees");
+}
+
+#[test]
+fn pm_init_if_trees() {
+    suite("pm_init_if_trees");
+}
+
+#[test]
+fn pm_double_if_trees() {
+    suite("pm_double_if_trees");
+}
+
+#[test]
+fn pm_lint_if_trees() {
+    suite("pm_lint_if_trees");
+}
+
+#[test]
+fn if_trees_damage() {
+    suite("if_trees_damage");
+}
+
+#[test]
 fn pm_seq_log() {
     suite("pm_seq_log");
 }
