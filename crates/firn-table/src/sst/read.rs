@@ -279,9 +279,9 @@ impl Sst {
         }
     }
 
-    /// True if the table's filter, if it has one, has a key with this hash.
-    pub fn may_have(&self, hash: u64) -> bool {
-        self.filter.may_contain(hash)
+    /// True unless the bounds and the filter exclude the query's key. Reads nothing.
+    pub fn may_have(&self, query: &Query<'_>) -> bool {
+        self.candidate(query).is_ok()
     }
 
     /// The number of data blocks.

@@ -3,8 +3,8 @@
 
 use crate::read::state::{LevelRuns, Part};
 use crate::read::table::Table;
-use firn_base::Result;
-use firn_table::sst::hash;
+use firn_base::{Result, SeqNo};
+use firn_table::sst::Query;
 use std::sync::Arc;
 
 /// One key in so many is looked up.
@@ -42,9 +42,10 @@ impl Below {
     /// # Errors
     /// The error of opening a table.
     pub(super) fn look_up(&self, key: &[u8], hidden: &mut Hidden) -> Result<()> {
-        let hash = hash(key);
+        let query = Query::new(key, SeqNo::MAX);
         // Not by bits that the filters use.
-        if !hash
+        if !query
+            .hash
             .wrapping_mul(MIX)
             .rotate_left(32)
             .is_multiple_of(SAMPLE)
@@ -58,7 +59,7 @@ impl Below {
                 && sst.has_filter()
             {
                 tests += 1;
-                is_found |= sst.may_have(hash);
+                is_found |= sst.may_have(&query);
             }
         }
         hidden.found += u64::from(is_found);
