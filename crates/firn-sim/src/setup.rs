@@ -10,7 +10,8 @@ use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
     BladeTuning, ByLevel, Codec, Concurrency, Durability, Environment, GrainLimits, LabTuning,
-    Limits, LogPlacement, Options, PmConfig, Profile, Tiering, TlsmTuning, Tuning,
+    Limits, LogPlacement, Options, PmConfig, PmdbTuning, Profile, Seeks, Tiering, TlsmTuning,
+    Tuning,
 };
 use std::sync::Arc;
 
@@ -196,6 +197,13 @@ impl Setup {
             table_bytes: Some(16 << 10),
             unsorted_max: 3,
             ..BladeTuning::default()
+        };
+        // Ranges of one table, with stacks so low that each is merged many times in a run.
+        tuning.pmdb = PmdbTuning {
+            max_io: 1 + self.writers as usize,
+            range_tables: 1,
+            seeks: Seeks::Count(3),
+            ..PmdbTuning::default()
         };
         if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;

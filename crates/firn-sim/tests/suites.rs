@@ -140,6 +140,36 @@ fn blade_creation_cut() {
 }
 
 #[test]
+fn pmdb_joint() {
+    let tally = suite("pmdb_joint");
+    let all = [
+        tally.stash_merges,
+        tally.range_merges,
+        tally.divided,
+        tally.joined,
+    ];
+    assert!(
+        all.iter().all(|&count| count > 0) || std::env::var("FIRN_SEED").is_ok(),
+        "a merge or a border did not come: {tally}"
+    );
+}
+
+#[test]
+fn pmdb_io() {
+    suite("pmdb_io");
+}
+
+#[test]
+fn pmdb_checkpoint_cut() {
+    suite("pmdb_checkpoint_cut");
+}
+
+#[test]
+fn pmdb_recovery_cut() {
+    suite("pmdb_recovery_cut");
+}
+
+#[test]
 fn lab_io() {
     suite("lab_io");
 }
