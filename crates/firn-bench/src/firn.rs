@@ -6,7 +6,8 @@ use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
     Arrangement, BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, GrainLimits,
-    LabTuning, Limits, LogPlacement, Options, Profile, Tiering, TlsmBuild, TlsmTuning, TlsmVictim,
+    LabTuning, Limits, LogPlacement, Options, PmdbTuning, Profile, Tiering, TlsmBuild, TlsmTuning,
+    TlsmVictim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub use store::FirnStore;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 50] = [
+const EXTRA: [&str; 53] = [
     "background_workers",
     "compaction_concurrency",
     "compaction_io_depth",
@@ -71,6 +72,9 @@ const EXTRA: [&str; 50] = [
     "blade_sieve",
     "blade_models",
     "blade_arrangement",
+    "pmdb_max_io",
+    "pmdb_range_tables",
+    "pmdb_table_bytes",
 ];
 
 /// The pool of an engine, if it has one: 0 bytes are none.
@@ -134,6 +138,16 @@ fn set_lab(setup: &Setup, lab: &mut LabTuning) -> Result<()> {
     lab.log_bytes_max = setup
         .extra("lab_log_bytes_max")?
         .unwrap_or(lab.log_bytes_max);
+    Ok(())
+}
+
+/// Sets the parameters of profile `pmdb`.
+fn set_pmdb(setup: &Setup, pmdb: &mut PmdbTuning) -> Result<()> {
+    pmdb.max_io = setup.extra("pmdb_max_io")?.unwrap_or(pmdb.max_io);
+    pmdb.range_tables = setup
+        .extra("pmdb_range_tables")?
+        .unwrap_or(pmdb.range_tables);
+    pmdb.table_bytes = setup.extra("pmdb_table_bytes")?.unwrap_or(pmdb.table_bytes);
     Ok(())
 }
 
@@ -292,6 +306,7 @@ impl Firn {
         set_lab(setup, &mut tuning.lab)?;
         set_tlsm(setup, &mut tuning.tlsm)?;
         set_blade(setup, &mut tuning.blade)?;
+        set_pmdb(setup, &mut tuning.pmdb)?;
         Ok(Options::default()
             .profile(self.0)
             .durability(setup.durability)

@@ -27,8 +27,8 @@ const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 #[command(next_help_heading = HEADING)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Design of the database: classic, block, lab, tlsm or blade [default: that of the database;
-    /// classic for a new one]
+    /// Design of the database: classic, block, lab, tlsm, blade or pmdb [default: that of the
+    /// database; classic for a new one]
     #[arg(
         long,
         global = true,

@@ -21,6 +21,8 @@ const HUNT: &[(&str, u64)] = &[
     ("lists_damage", 16),
     ("pm_seq_tables", 8),
     ("tables_damage", 16),
+    ("pm_seq_if_trees", 8),
+    ("if_trees_damage", 16),
     ("pm_file", 60),
     ("creation_cut", 100),
     ("bit_exhaust", 400),

@@ -10,12 +10,13 @@ use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
     BladeTuning, ByLevel, Codec, Concurrency, Durability, Environment, GrainLimits, LabTuning,
-    Limits, LogPlacement, Options, PmConfig, Profile, Tiering, TlsmTuning, Tuning,
+    Limits, LogPlacement, Options, PmConfig, PmdbTuning, Profile, Seeks, Tiering, TlsmTuning,
+    Tuning,
 };
 use std::sync::Arc;
 
 /// The kinds of databases: profile, and whether there is a pool. Suites choose among these.
-pub const KINDS: [(Profile, bool); 8] = [
+pub const KINDS: [(Profile, bool); 9] = [
     (Profile::Classic, false),
     (Profile::Classic, true),
     (Profile::Block, false),
@@ -24,6 +25,7 @@ pub const KINDS: [(Profile, bool); 8] = [
     (Profile::Lab, true),
     (Profile::Tlsm, true),
     (Profile::Blade, true),
+    (Profile::Pmdb, false),
 ];
 
 /// The number of kinds when seeds began to be kept.
@@ -195,6 +197,13 @@ impl Setup {
             table_bytes: Some(16 << 10),
             unsorted_max: 3,
             ..BladeTuning::default()
+        };
+        // Ranges of one table, with stacks so low that each is merged many times in a run.
+        tuning.pmdb = PmdbTuning {
+            max_io: 1 + self.writers as usize,
+            range_tables: 1,
+            seeks: Seeks::Count(3),
+            ..PmdbTuning::default()
         };
         if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;

@@ -5,12 +5,12 @@
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
 //! in three modes: lists that several runs of CI finish together. For three structures a seed of
 //! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align`, `trees_damage`,
-//! `lists_damage` and `tables_damage` have no cases beyond their lists. `bit_exhaust` and
-//! `cut_extend` enumerate the bytes of a database, then those of another, without end. Their list
-//! would be the same few databases in every run, so their fresh seeds are random: each run damages
-//! some bytes of databases that no run has seen.
+//! `lists_damage`, `tables_damage` and `if_trees_damage` have no cases beyond their lists.
+//! `bit_exhaust` and `cut_extend` enumerate the bytes of a database, then those of another, without
+//! end. Their list would be the same few databases in every run, so their fresh seeds are random:
+//! each run damages some bytes of databases that no run has seen.
 
-use crate::pm::{self, BTrees, Hot, Lists, LogBuffer, Placed, PoolSpace, Shelf, Tables};
+use crate::pm::{self, BTrees, Hot, IfTrees, Lists, LogBuffer, Placed, PoolSpace, Shelf, Tables};
 use crate::seeds::Seeds;
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
@@ -186,6 +186,34 @@ pub static SUITES: &[Suite] = &[
         seeds: Seeds::random(60),
         weight: 3,
         run: recovery::blade_creation_cut,
+    },
+    Suite {
+        name: "pmdb_joint",
+        about: "one cut of a database of ranges with stacks of tables, in up to 32 partitions, and again in its recovery",
+        seeds: Seeds::random(60),
+        weight: 40,
+        run: joint::pmdb_joint,
+    },
+    Suite {
+        name: "pmdb_io",
+        about: "io_countdown, io_several, fsync_fail and disk_cap of a database of ranges with stacks of tables",
+        seeds: Seeds::random(60),
+        weight: 12,
+        run: io::pmdb_io,
+    },
+    Suite {
+        name: "pmdb_checkpoint_cut",
+        about: "checkpoint_cut of a database of ranges with stacks of tables",
+        seeds: Seeds::random(30),
+        weight: 6,
+        run: copies::pmdb_checkpoint_cut,
+    },
+    Suite {
+        name: "pmdb_recovery_cut",
+        about: "recovery_cut of a database of ranges with stacks of tables",
+        seeds: Seeds::random(4),
+        weight: 6,
+        run: recovery::pmdb_recovery_cut,
     },
     Suite {
         name: "creation_cut",
@@ -501,6 +529,55 @@ pub static SUITES: &[Suite] = &[
         seeds: Seeds::list(2, pm::TABLE_DAMAGE_SEEDS),
         weight: 2,
         run: pm::tables_damage,
+    },
+    Suite {
+        name: "pm_seq_if_trees",
+        about: "every sequence of up to two operations, cut at every fence: trees over blocks",
+        seeds: Seeds::list_then_random(4, 31),
+        weight: 1,
+        run: pm::sequence::<IfTrees>,
+    },
+    Suite {
+        name: "pm_torn_if_trees",
+        about: "the same, each 8-byte word by itself: trees over blocks",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::torn::<IfTrees>,
+    },
+    Suite {
+        name: "pm_eadr_if_trees",
+        about: "the same with a durable cache, cut at every store: trees over blocks",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::eadr::<IfTrees>,
+    },
+    Suite {
+        name: "pm_init_if_trees",
+        about: "creation and single operations, cut at every store: trees over blocks",
+        seeds: Seeds::list_then_random(2, 18),
+        weight: 1,
+        run: pm::init::<IfTrees>,
+    },
+    Suite {
+        name: "pm_double_if_trees",
+        about: "recovery cut at every store, and the recovery of that: trees over blocks",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::double::<IfTrees>,
+    },
+    Suite {
+        name: "pm_lint_if_trees",
+        about: "nothing dirty at an acknowledgement: trees over blocks",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::lint::<IfTrees>,
+    },
+    Suite {
+        name: "if_trees_damage",
+        about: "one bit of every byte of a pool with a tree over blocks",
+        seeds: Seeds::list(2, pm::IF_TREE_DAMAGE_SEEDS),
+        weight: 1,
+        run: pm::if_trees_damage,
     },
     Suite {
         name: "pm_seq_log",

@@ -33,6 +33,10 @@ pub struct Tally {
     pub internal: u64,
     /// Merges out of persistent memory, if the suite counts them.
     pub major: u64,
+    /// Merges of flushed tables into ranges in profile `pmdb`, if the suite counts them.
+    pub stash_merges: u64,
+    /// Merges of whole ranges, if the suite counts them.
+    pub range_merges: u64,
     /// Partitions that were divided, if the suite counts them.
     pub divided: u64,
     /// Pairs of partitions that were joined, if the suite counts them.
@@ -56,6 +60,8 @@ impl Tally {
         self.evicted_lists += other.evicted_lists;
         self.internal += other.internal;
         self.major += other.major;
+        self.stash_merges += other.stash_merges;
+        self.range_merges += other.range_merges;
         self.divided += other.divided;
         self.joined += other.joined;
         self.partitions_most = self.partitions_most.max(other.partitions_most);
@@ -82,6 +88,10 @@ impl Tally {
         if let Some(blade) = &stats.design.blade {
             self.internal += blade.internal_compactions;
             self.major += blade.major_compactions;
+        }
+        if let Some(pmdb) = &stats.design.pmdb {
+            self.stash_merges += pmdb.stash_merges;
+            self.range_merges += pmdb.range_merges;
         }
         if let Some(lab) = &stats.design.lab {
             self.past_trees += lab.buffers_past;
@@ -136,6 +146,13 @@ impl fmt::Display for Tally {
                 f,
                 ", {} merges within persistent memory, {} out of it",
                 self.internal, self.major
+            )?;
+        }
+        if self.stash_merges + self.range_merges > 0 {
+            write!(
+                f,
+                ", {} merges into ranges, {} of whole ranges",
+                self.stash_merges, self.range_merges
             )?;
         }
         if self.divided > 0 {

@@ -14,13 +14,14 @@ use rig::{DIR, Rig, loose, row, row_of_option};
 use std::path::Path;
 
 /// The profiles whose compactions are tested, each with the setting that makes them differ.
-const KINDS: [(&str, Profile); 6] = [
+const KINDS: [(&str, Profile); 7] = [
     ("classic", Profile::Classic),
     ("block", Profile::Block),
     ("lab", Profile::Lab),
     ("tlsm", Profile::Tlsm),
     ("blade", Profile::Blade),
     ("blade without a pool", Profile::Blade),
+    ("pmdb", Profile::Pmdb),
 ];
 
 /// A database whose compactions run as `concurrency`, with I/O that completes when the seed says

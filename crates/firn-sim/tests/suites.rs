@@ -140,6 +140,36 @@ fn blade_creation_cut() {
 }
 
 #[test]
+fn pmdb_joint() {
+    let tally = suite("pmdb_joint");
+    let all = [
+        tally.stash_merges,
+        tally.range_merges,
+        tally.divided,
+        tally.joined,
+    ];
+    assert!(
+        all.iter().all(|&count| count > 0) || std::env::var("FIRN_SEED").is_ok(),
+        "a merge or a border did not come: {tally}"
+    );
+}
+
+#[test]
+fn pmdb_io() {
+    suite("pmdb_io");
+}
+
+#[test]
+fn pmdb_checkpoint_cut() {
+    suite("pmdb_checkpoint_cut");
+}
+
+#[test]
+fn pmdb_recovery_cut() {
+    suite("pmdb_recovery_cut");
+}
+
+#[test]
 fn lab_io() {
     suite("lab_io");
 }
@@ -382,6 +412,41 @@ fn pm_lint_tables() {
 #[test]
 fn tables_damage() {
     suite("tables_damage");
+}
+
+#[test]
+fn pm_seq_if_trees() {
+    suite("pm_seq_if_trees");
+}
+
+#[test]
+fn pm_torn_if_trees() {
+    suite("pm_torn_if_trees");
+}
+
+#[test]
+fn pm_eadr_if_trees() {
+    suite("pm_eadr_if_trees");
+}
+
+#[test]
+fn pm_init_if_trees() {
+    suite("pm_init_if_trees");
+}
+
+#[test]
+fn pm_double_if_trees() {
+    suite("pm_double_if_trees");
+}
+
+#[test]
+fn pm_lint_if_trees() {
+    suite("pm_lint_if_trees");
+}
+
+#[test]
+fn if_trees_damage() {
+    suite("if_trees_damage");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! their memory.
 
 use crate::BlockCache;
+use crate::if_tree::SearchCounts;
 use firn_base::count::{Counter, IoCounters};
 use firn_base::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct TableContext {
     pub counters: Arc<IoCounters>,
     /// Gets that searched tables in persistent memory.
     pub pm_gets: Arc<PmGets>,
+    /// Searches of trees over blocks.
+    pub if_tree_gets: Arc<IfTreeGets>,
     open_bytes: Arc<AtomicU64>,
 }
 
@@ -25,6 +28,21 @@ pub struct PmGets {
     pub searches: Counter,
     /// Cache lines of persistent memory that they read, values included.
     pub lines: Counter,
+}
+
+/// Searches of trees over blocks.
+#[derive(Debug, Default)]
+pub struct IfTreeGets {
+    /// Searches.
+    pub searches: Counter,
+    /// Nodes whose bounds were compared, and entries above them.
+    pub nodes: Counter,
+    /// Cache lines of persistent memory that were read.
+    pub lines: Counter,
+    /// Filters tested.
+    pub tests: Counter,
+    /// The tests that excluded the key.
+    pub rejected: Counter,
 }
 
 /// Bytes of memory of an open table, counted until it is dropped.
@@ -43,6 +61,18 @@ impl PmGets {
     }
 }
 
+impl IfTreeGets {
+    /// Counts searches, and their costs.
+    #[inline]
+    pub(crate) fn searched(&self, searches: u64, counts: &SearchCounts) {
+        self.searches.add(searches);
+        self.nodes.add(counts.nodes);
+        self.lines.add(counts.lines);
+        self.tests.add(counts.tests);
+        self.rejected.add(counts.rejected);
+    }
+}
+
 impl TableContext {
     /// A context for tables that keep their blocks in `cache` and count their reads in `counters`.
     pub fn new(cache: Arc<BlockCache>, counters: Arc<IoCounters>) -> Self {
@@ -50,6 +80,7 @@ impl TableContext {
             cache,
             counters,
             pm_gets: Arc::default(),
+            if_tree_gets: Arc::default(),
             open_bytes: Arc::default(),
         }
     }

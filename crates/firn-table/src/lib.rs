@@ -2,13 +2,15 @@
 //! iter, recover, verify.
 //!
 //! [`sst`] is the sorted string table on the SSD; [`pm_btree`] is a pair of B+ trees,
-//! [`pm_skiplist`] skiplists and [`pm_table`] sorted tables in persistent memory. [`Value`] is the
+//! [`pm_skiplist`] skiplists and [`pm_table`] sorted tables in persistent memory; [`if_tree`] is
+//! an index in persistent memory over the blocks of several sorted string tables. [`Value`] is the
 //! type that every read returns: bytes pinned in place, or a copy of them.
 #![forbid(unsafe_code)]
 
 mod admission;
 mod cache;
 mod context;
+pub mod if_tree;
 pub mod mechanisms;
 pub mod pm_btree;
 pub mod pm_skiplist;
@@ -18,5 +20,5 @@ pub mod sst;
 mod value;
 
 pub use cache::{BlockCache, Row};
-pub use context::{OpenBytes, PmGets, TableContext};
+pub use context::{IfTreeGets, OpenBytes, PmGets, TableContext};
 pub use value::{Pin, Value};

@@ -49,4 +49,13 @@ firn_base::sites! {
     PM_TABLE_GROUP_CHECK = "pm_table.group.check";
     /// Check of a value. Without it damaged values are returned.
     PM_TABLE_VALUE_CHECK = "pm_table.value.check";
+    /// Fence after the bytes of a tree of blocks, and after its header. Without it the manifest may
+    /// name a tree that does not exist.
+    IF_TREE_FENCE = "if_tree.fence";
+    /// Check of such a tree's header. Without it another tree's bytes are taken for it.
+    IF_TREE_HEADER_CHECK = "if_tree.header.check";
+    /// Check of its files and its prefix. Without it blocks are read from wrong files.
+    IF_TREE_FILES_CHECK = "if_tree.files.check";
+    /// Check of a group of nodes or entries, or of a filter. Without it keys are silently missed.
+    IF_TREE_GROUP_CHECK = "if_tree.group.check";
 }

@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::options::budget::Budget;
 use crate::read::Hits;
 use crate::read::pins::SharedPins;
+use crate::read::scans::Scans;
 use crate::read::state::ReadState;
 use crate::read::table_run::TableCache;
 use crate::read_points::Snapshots;
@@ -92,6 +93,8 @@ pub(crate) struct Readers {
     pub(crate) idle_ticks: AtomicU64,
     /// The number of times cursors were told to release older states.
     pub(crate) revocations: AtomicU64,
+    /// The scans of ranges with stacks of tables.
+    pub(crate) scans: Scans,
 }
 
 /// Counters of the whole engine.

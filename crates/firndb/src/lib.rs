@@ -49,6 +49,7 @@ mod mechanisms;
 pub mod mechanisms;
 mod memtable;
 mod options;
+mod pmdb;
 #[cfg(feature = "proof")]
 pub mod proof;
 mod read;
@@ -86,10 +87,11 @@ pub use lifecycle::stored::profile_at;
 pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
 pub use options::tuning::{
-    BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tiering,
-    TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
+    BladeModels, BladeTuning, BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement,
+    PmdbTuning, Seeks, Tiering, TlsmBuild, TlsmTuning, TlsmVictim, Tuning,
 };
 pub use options::{
     Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions,
 };
+pub use pmdb::PmdbStats;
 pub use tlsm::{ListSearches, TlsmStats};

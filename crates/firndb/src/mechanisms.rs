@@ -69,4 +69,8 @@ firn_base::sites! {
     BLADE_SIEVE = "blade.sieve";
     /// Writes of compactions leave room for reads in flight (blade_09).
     BLADE_ADMISSION = "blade.admission";
+    /// Flushed tables go on top of what their ranges have (pmdb_04).
+    PMDB_STACKS = "pmdb.stacks";
+    /// A range that is too large is divided (pmdb_05).
+    PMDB_DIVIDE = "pmdb.divide";
 }

@@ -130,7 +130,7 @@ fn options_that_cannot_be() {
         ErrorKind::NotFound
     );
     assert_eq!(
-        kind("pmdb".parse::<firndb::Profile>(), "classic"),
+        kind("other".parse::<firndb::Profile>(), "classic"),
         ErrorKind::Invalid
     );
     assert_eq!(

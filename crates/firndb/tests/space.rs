@@ -5,7 +5,7 @@
 mod rig;
 
 use self::rig::{PROCESS, kinds};
-use firndb::{Backend, Db, Options, PmConfig, Profile};
+use firndb::{Backend, Db, Options, PmConfig, PmdbTuning, Profile};
 use std::path::Path;
 
 const KEYS: u32 = 1_500;
@@ -148,8 +148,13 @@ fn compact_range_ends_beside_writers() {
         });
         let limits = firndb::Limits::tiny();
         let most = most.into_inner();
+        // With stacks, tables of level 0 are as far from their merge as fewer would be elsewhere.
+        let slower = match profile {
+            Profile::Pmdb => PmdbTuning::default().max_io.div_ceil(limits.level0_trigger),
+            _ => 1,
+        };
         assert!(
-            most <= limits.level0_stop + limits.write_buffers,
+            most <= slower * limits.level0_stop + limits.write_buffers,
             "{profile} {pool}: {most} tables in level 0"
         );
         db.verify().unwrap();

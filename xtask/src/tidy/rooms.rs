@@ -13,7 +13,7 @@ const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
 /// All rooms, from the bottom up.
-const ROOMS: [&str; 21] = [
+const ROOMS: [&str; 22] = [
     "mechanisms",
     "sites",
     "gate",
@@ -30,6 +30,7 @@ const ROOMS: [&str; 21] = [
     "write",
     "tlsm",
     "blade",
+    "pmdb",
     "compaction",
     "lifecycle",
     "api",

@@ -93,26 +93,7 @@ impl Summary {
             text,
             "memory   {used} in this process; the limit is {limit}"
         )?;
-        if let Some(lists) = &stats.design.tlsm {
-            let used = ByteSize(lists.node_bytes + lists.chunk_bytes);
-            let (of, garbage) = (
-                ByteSize(lists.capacity_bytes),
-                ByteSize(lists.garbage_bytes),
-            );
-            writeln!(
-                text,
-                "in PM    {used} of {of} for tables; {garbage} of it is garbage"
-            )?;
-        }
-        if let Some(tables) = &stats.design.blade {
-            let (used, of) = (ByteSize(tables.used_bytes), ByteSize(tables.capacity_bytes));
-            writeln!(
-                text,
-                "in PM    {used} of {of} for tables: {} as they were flushed, {} merged",
-                grouped(tables.unsorted_tables as u64),
-                grouped(tables.sorted_tables as u64)
-            )?;
-        }
+        text.push_str(&design(stats)?);
         let debt = match stats.background.debt_bytes {
             0 => "none: no merge is due".to_owned(),
             bytes => format!("{} to be merged", ByteSize(bytes)),
@@ -137,6 +118,42 @@ impl Summary {
         text.push_str(&wrapped(&self.advice));
         Ok(text)
     }
+}
+
+/// The lines about what the profile alone has.
+fn design(stats: &Stats) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    if let Some(lists) = &stats.design.tlsm {
+        let used = ByteSize(lists.node_bytes + lists.chunk_bytes);
+        let (of, garbage) = (
+            ByteSize(lists.capacity_bytes),
+            ByteSize(lists.garbage_bytes),
+        );
+        writeln!(
+            text,
+            "in PM    {used} of {of} for tables; {garbage} of it is garbage"
+        )?;
+    }
+    if let Some(tables) = &stats.design.blade {
+        let (used, of) = (ByteSize(tables.used_bytes), ByteSize(tables.capacity_bytes));
+        writeln!(
+            text,
+            "in PM    {used} of {of} for tables: {} as they were flushed, {} merged",
+            grouped(tables.unsorted_tables as u64),
+            grouped(tables.sorted_tables as u64)
+        )?;
+    }
+    if let Some(ranges) = &stats.design.pmdb {
+        writeln!(
+            text,
+            "ranges   {} in {} partitions, {:.1} tables over a key; {} flushed tables wait",
+            grouped(ranges.ranges as u64),
+            grouped(ranges.partitions as u64),
+            ranges.height_mean,
+            grouped(ranges.stash_tables as u64)
+        )?;
+    }
+    Ok(text)
 }
 
 /// The partitions with most bytes in persistent memory, in key order.

@@ -12,6 +12,7 @@
 )]
 
 mod directory;
+mod if_tree;
 mod in_pool;
 mod lists;
 mod log;
@@ -41,7 +42,7 @@ pub struct Target {
 }
 
 /// All decoders.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     log::FRAME,
     log::LOG,
     log::HALF,
@@ -56,6 +57,7 @@ pub const TARGETS: [Target; 15] = [
     trees::TREES,
     lists::LISTS,
     sorted::SORTED,
+    if_tree::IF_TREE,
     directory::DIRECTORY,
 ];
 

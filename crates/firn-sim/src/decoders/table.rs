@@ -7,18 +7,21 @@ use super::patch::{clamp_u32, put, put_u32, put_u64};
 use super::{Target, check_refusal, no_checksum, real};
 use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::{Reader, get_u32, get_u64, put_bytes, put_varint};
-use firn_base::count::IoCounters;
-use firn_base::{FileId, Result, SeqNo, Tag};
-use firn_fs::{OpenMode, SimFs};
+use firn_base::count::{Cause, IoCounters};
+use firn_base::key::Kind;
+use firn_base::{FileId, Limits, Result, SeqNo, Tag};
+use firn_fs::{IoBuf, OpenMode, SimFs};
 use firn_table::sst::{
     Access, Block, Extent, FOOTER_BYTES, HEADER_BYTES, Index, Lookup, Properties, Query, Sst,
-    SstIter,
+    SstIter, SstOptions, SstWriter, may_contain,
 };
 use firn_table::{BlockCache, TableContext};
 use std::path::Path;
 use std::sync::Arc;
 
 const FOOTER_MAGIC: &[u8; 8] = b"FIRNSST\x02";
+/// The magic of a table with a filter for each block.
+const BLOCK_FILTERS_MAGIC: &[u8; 8] = b"FIRNSST\x03";
 const HEADER_MAGIC: &[u8; 8] = b"FIRNTBL\0";
 const FILTER_LINE: usize = 64;
 const CACHE_BYTES: u64 = 64 << 10;
@@ -189,11 +192,14 @@ fn read_table(bytes: &[u8]) -> Result<()> {
     let table = Arc::new(Sst::open(file, FileId(id), extent, context)?);
     let streaming = Access::Streaming {
         bytes: 1 << 10,
-        cause: firn_base::count::Cause::Maintenance,
+        cause: Cause::Maintenance,
     };
     // An entry takes at least its header in a block, but compression can make entries numerous.
     let steps_max = 1 << 20;
     let mut results = vec![table.verify().map(drop)];
+    for block in table.block_summaries() {
+        std::hint::black_box((may_contain(block.filter, 7), block.smallest.len()));
+    }
     for key in PROBES {
         results.push(table.get(&Query::new(key, SeqNo::MAX)).map(drop));
         for access in [Access::Cached, streaming] {
@@ -250,7 +256,29 @@ fn table_seeds() -> Vec<Vec<u8>> {
             .rposition(|window| window == FOOTER_MAGIC);
         table.truncate(footer.map_or(0, |at| at + FOOTER_BYTES));
     }
+    tables.push(with_block_filters().expect("no fault"));
     tables
+}
+
+/// A table with a filter for each block.
+fn with_block_filters() -> Result<Vec<u8>> {
+    let (fs, path) = (SimFs::new(1), Path::new("/000001.sst"));
+    let options = SstOptions {
+        block_filter_bits: 14,
+        ..SstOptions::new(&Limits::tiny())
+    };
+    let (file, counters) = (fs.open(path, OpenMode::Create)?, Arc::default());
+    let mut writer = SstWriter::new(file, FileId(1), options, counters, Cause::Flush);
+    for number in 0..60u64 {
+        let tag = Tag::new(SeqNo(100 - number), Kind::Put);
+        let key = format!("key{:04}", number / 2 * 7);
+        writer.add(key.as_bytes(), tag, &[7; 40])?;
+    }
+    let meta = writer.finish()?;
+    let mut bytes = IoBuf::default();
+    let len = meta.extent.valid_len as usize;
+    fs.open(path, OpenMode::Read)?.read(0, len, &mut bytes)?;
+    Ok(bytes.bytes().to_vec())
 }
 
 /// A section of a sound table: 0 the filter, 1 the index, 2 the properties.
@@ -326,20 +354,26 @@ pub(super) fn mend_table(bytes: &mut Vec<u8>) {
     };
     let id = get_u64(bytes, footer_at + 8).unwrap_or(0);
     mend_header(bytes, id);
-    put(bytes, footer_at, FOOTER_MAGIC);
+    let filter_unit = match bytes[footer_at..].starts_with(BLOCK_FILTERS_MAGIC) {
+        true => 1,
+        false => {
+            put(bytes, footer_at, FOOTER_MAGIC);
+            FILTER_LINE
+        }
+    };
     let mut end = footer_at;
     let mut starts = [0; 3];
     for number in [2, 1, 0] {
         let at = footer_at + HANDLES[number];
         let room = end - HEADER_BYTES;
         let max = if number == 0 {
-            room - room % FILTER_LINE
+            room - room % filter_unit
         } else {
             room
         };
         let len = clamp_u32(bytes, at + 8, max);
         let len = if number == 0 {
-            len - len % FILTER_LINE
+            len - len % filter_unit
         } else {
             len
         };

@@ -6,6 +6,7 @@ mod btree;
 #[cfg(test)]
 mod counts;
 mod file_pool;
+mod if_trees;
 mod lists;
 mod log_buffer;
 mod pool_space;
@@ -17,6 +18,9 @@ mod tables;
 pub(crate) use align::align;
 pub(crate) use btree::{BTrees, DAMAGE_SEEDS, damage as trees_damage};
 pub(crate) use file_pool::file_pool;
+pub(crate) use if_trees::{
+    DAMAGE_SEEDS as IF_TREE_DAMAGE_SEEDS, IfTrees, damage as if_trees_damage,
+};
 pub(crate) use lists::{DAMAGE_SEEDS as LIST_DAMAGE_SEEDS, Lists, damage as lists_damage};
 pub(crate) use log_buffer::{Hot, LogBuffer, Placed};
 pub(crate) use pool_space::{Op as PoolOp, PoolSpace};

@@ -48,6 +48,12 @@ pub(crate) fn blade_checkpoint_cut(seed: u64) -> Tally {
     cut_a_checkpoint(Start::sorted(&mut random, seed), random)
 }
 
+/// `pmdb_checkpoint_cut`: the same for a database of ranges with stacks of tables.
+pub(crate) fn pmdb_checkpoint_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_a_checkpoint(Start::stacks(&mut random, seed), random)
+}
+
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
     let Start {

@@ -334,40 +334,42 @@ pub(crate) fn block_io(seed: u64) -> Tally {
     }
 }
 
-/// `lab_io`: the same for a database whose level 0 is a pair of trees over its logs.
-pub(crate) fn lab_io(seed: u64) -> Tally {
-    let mut random = Seed::new(mix(seed));
-    let start = Start::trees(&mut random, seed);
+/// A fault, several, a failed sync or a full disk, of any database.
+fn any_fault(start: Start, random: Seed, seed: u64) -> Tally {
     match seed % 4 {
         0 => countdown(start, random),
         1 => several(start, random),
         2 => failed_sync(start, random),
         _ => full_disk(start, random),
     }
+}
+
+/// `lab_io`: the same for a database whose level 0 is a pair of trees over its logs.
+pub(crate) fn lab_io(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let start = Start::trees(&mut random, seed);
+    any_fault(start, random, seed)
 }
 
 /// `tlsm_io`: the same for a database whose tables are lists in persistent memory.
 pub(crate) fn tlsm_io(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let start = Start::lists(&mut random, seed);
-    match seed % 4 {
-        0 => countdown(start, random),
-        1 => several(start, random),
-        2 => failed_sync(start, random),
-        _ => full_disk(start, random),
-    }
+    any_fault(start, random, seed)
 }
 
 /// `blade_io`: the same for a database whose upper tables are in persistent memory.
 pub(crate) fn blade_io(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let start = Start::sorted(&mut random, seed);
-    match seed % 4 {
-        0 => countdown(start, random),
-        1 => several(start, random),
-        2 => failed_sync(start, random),
-        _ => full_disk(start, random),
-    }
+    any_fault(start, random, seed)
+}
+
+/// `pmdb_io`: the same for a database of ranges with stacks of tables.
+pub(crate) fn pmdb_io(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let start = Start::stacks(&mut random, seed);
+    any_fault(start, random, seed)
 }
 
 /// A write or sync of a table fails, and the machine dies soon afterwards, before the failure is

@@ -37,12 +37,23 @@ pub(crate) fn joint(seed: u64) -> Tally {
 /// changes of their borders.
 pub(crate) fn partitions(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
+    let profile = if random.one_in(4) {
+        Profile::Block
+    } else {
+        Profile::Classic
+    };
+    divided(seed, profile, random)
+}
+
+/// `pmdb_joint`: the same for a database whose partitions are divided into ranges with stacks of
+/// tables.
+pub(crate) fn pmdb_joint(seed: u64) -> Tally {
+    divided(seed, Profile::Pmdb, Seed::new(mix(seed)))
+}
+
+fn divided(seed: u64, profile: Profile, mut random: Seed) -> Tally {
     let setup = Setup {
-        profile: if random.one_in(4) {
-            Profile::Block
-        } else {
-            Profile::Classic
-        },
+        profile,
         keys: 4000,
         value_bytes_max: 150,
         write_buffer_bytes: 6 << 10,
@@ -66,9 +77,8 @@ pub(crate) fn partitions(seed: u64) -> Tally {
                 .expect("no fault");
         }
     }
-    let (mut tally, stats) = (Tally::default(), session.db().stats());
-    tally.divided = stats.background.divided_partitions;
-    tally.partitions_most = stats.partitions.len();
+    let mut tally = Tally::default();
+    tally.lived(&session.db().stats());
     let after = machine.die(Death::Kill, &mut random);
     let history = std::mem::take(&mut session.history);
     drop(session);

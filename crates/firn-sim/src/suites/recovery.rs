@@ -164,6 +164,14 @@ pub(crate) fn blade_recovery_cut(seed: u64) -> Tally {
     tally
 }
 
+/// `pmdb_recovery_cut`: the same for a database of ranges with stacks of tables.
+pub(crate) fn pmdb_recovery_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let start = Start::stacks(&mut random, seed);
+    cut_recoveries(start, seed, &mut random, &mut tally);
+    tally
+}
+
 fn cut_recoveries(start: Start, seed: u64, random: &mut Seed, tally: &mut Tally) {
     let setup = start.setup.clone();
     let (image, history) = killed(start, seed, 60);

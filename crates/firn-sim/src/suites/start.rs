@@ -93,6 +93,20 @@ impl Start {
         )
     }
 
+    /// No database yet, of a profile whose partitions have ranges with stacks of tables.
+    pub(crate) fn stacks(random: &mut Seed, seed: u64) -> Start {
+        Start::empty(
+            Setup {
+                profile: Profile::Pmdb,
+                direct: random.one_in(2),
+                keys: if random.one_in(2) { 60 } else { 400 },
+                partitions: if random.one_in(2) { 1 } else { 4 },
+                ..Setup::small()
+            },
+            seed,
+        )
+    }
+
     /// A database whose tables grew. It is the same each time; the seed determines the faults of
     /// its disk.
     pub(crate) fn grown(seed: u64) -> Start {

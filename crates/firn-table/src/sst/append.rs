@@ -21,6 +21,7 @@ use super::block::BlockBuilder;
 use super::dirty::Dirty;
 use super::filter::{self, Filter};
 use super::index::IndexBuilder;
+use super::layout::FilterKind;
 use super::out::Out;
 use super::properties::Properties;
 use super::read::Sst;
@@ -29,7 +30,7 @@ use crate::mechanisms;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::{block_on, may_suspend};
-use firn_base::{Result, SeqNo, Tag};
+use firn_base::{Error, Result, SeqNo, Tag};
 use firn_fs::{BUFFER_ALIGN, File, Pending};
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,6 +80,9 @@ impl SstAppender {
 
     /// Appends to `file`, which holds `base`, from `start` on. Every entry of the `dirty` blocks
     /// that is still wanted must be added.
+    ///
+    /// # Errors
+    /// `Invalid` if `base` has a filter for each block: its section would be written again whole.
     pub fn new(
         base: Arc<Sst>,
         dirty: &Dirty,
@@ -87,8 +91,14 @@ impl SstAppender {
         options: &SstOptions,
         counters: Arc<IoCounters>,
         cause: Cause,
-    ) -> SstAppender {
-        SstAppender {
+    ) -> Result<SstAppender> {
+        let Some(filter) = base.filter() else {
+            return Err(Error::invalid(
+                "nothing can be appended to a table with a filter for each block",
+            ));
+        };
+        Ok(SstAppender {
+            filter: filter.clone(),
             out: Out::new(file, base.id(), start, options, counters, cause),
             dirty: dirty.blocks.clone(),
             next: 0,
@@ -96,7 +106,6 @@ impl SstAppender {
             block_bytes: options.block_bytes,
             block: BlockBuilder::new(options.restart_interval),
             index: IndexBuilder::default(),
-            filter: base.filter().clone(),
             filter_keys: base.properties().filter_keys,
             added: Properties {
                 seqno_min: SeqNo::MAX,
@@ -108,7 +117,7 @@ impl SstAppender {
             smallest: None,
             largest: Vec::new(),
             base,
-        }
+        })
     }
 
     /// True if the next state of the table has no entry so far and no block to keep.
@@ -277,8 +286,9 @@ impl SstAppender {
         self.out
             .finish(
                 &sites::SST_APPEND_SYNC,
+                FilterKind::Table,
                 self.filter.as_bytes(),
-                self.index,
+                &self.index,
                 properties,
                 self.data_bytes,
             )

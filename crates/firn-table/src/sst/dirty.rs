@@ -7,7 +7,7 @@
 //! 2. if it is small and adjacent to rewritten blocks or to incoming keys. So no two neighbours
 //!    stay small, however many keys fall into gaps, and blocks are at least half full on average.
 
-use super::filter;
+use super::filter::{self, Filter};
 use super::read::Sst;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -72,7 +72,8 @@ impl DirtyFinder {
         place[self.at] = true;
         self.incoming += 1;
         self.incoming_bytes += (key.len() + value_len) as u64;
-        self.new_keys += u64::from(!self.table.filter().may_contain(filter::hash(key)));
+        let is_new = |filter: &Filter| !filter.may_contain(filter::hash(key));
+        self.new_keys += u64::from(self.table.filter().is_some_and(is_new));
     }
 
     /// The blocks to rewrite. Blocks of fewer than `small_bytes` count as small.

@@ -46,6 +46,11 @@ impl Filter {
         })
     }
 
+    /// The bytes to store, without the filter.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.lines.into_vec()
+    }
+
     /// The bytes to store.
     pub fn as_bytes(&self) -> &[u8] {
         &self.lines

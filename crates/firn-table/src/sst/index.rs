@@ -27,13 +27,30 @@ use firn_base::key_prefixes::KeyPrefixes;
 pub(super) const BLOCK_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + 64;
 
 /// A block's location and encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BlockHandle {
-    pub(super) offset: u64,
-    pub(super) stored_len: u32,
-    pub(super) raw_len: u32,
-    pub(super) crc: u32,
-    pub(super) codec: Codec,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockHandle {
+    /// The offset in the file.
+    pub offset: u64,
+    /// Bytes as stored.
+    pub stored_len: u32,
+    /// Bytes before compression.
+    pub raw_len: u32,
+    /// The CRC-32C of the stored bytes.
+    pub crc: u32,
+    /// The encoding.
+    pub codec: Codec,
+}
+
+impl BlockHandle {
+    /// True if its lengths are those of a block, and the block ends by `data_end`.
+    pub(crate) fn is_bounded(&self, data_end: u64) -> bool {
+        let (stored, raw) = (self.stored_len as usize, self.raw_len as usize);
+        let end = self.offset.checked_add(u64::from(self.stored_len));
+        stored <= BLOCK_BYTES_MAX
+            && raw <= BLOCK_BYTES_MAX
+            && raw as u64 <= self.codec.raw_bytes_max(stored as u64)
+            && end.is_some_and(|end| end <= data_end)
+    }
 }
 
 /// Builds the stored index.
@@ -79,7 +96,7 @@ impl IndexBuilder {
         self.raw_lens.iter().copied().max().map_or(0, u64::from)
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(super) fn finish(&self) -> Vec<u8> {
         let mut out = (self.raw_lens.len() as u32).to_le_bytes().to_vec();
         out.extend_from_slice(&self.bytes);
         out
@@ -283,14 +300,12 @@ fn decode_handle(reader: &mut Reader<'_>, data_end: u64) -> Option<BlockHandle> 
     let raw_len = reader.varint_max(BLOCK_BYTES_MAX)? as u32;
     let codec = Codec::from_byte(reader.u8()?)?;
     let crc = reader.u32()?;
-    let end = offset.checked_add(u64::from(stored_len))?;
-    let bounded =
-        end <= data_end && u64::from(raw_len) <= codec.raw_bytes_max(u64::from(stored_len));
-    bounded.then_some(BlockHandle {
+    let handle = BlockHandle {
         offset,
         stored_len,
         raw_len,
         crc,
         codec,
-    })
+    };
+    handle.is_bounded(data_end).then_some(handle)
 }

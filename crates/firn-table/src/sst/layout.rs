@@ -17,6 +17,9 @@ use firn_base::coding::{Reader, get_u32, get_u64};
 
 /// "FIRNSST" and the format's version.
 const MAGIC: u64 = u64::from_le_bytes(*b"FIRNSST\x02");
+/// The version of tables with a filter for each block, which are otherwise the same. A reader that
+/// does not know it refuses them.
+const MAGIC_BLOCK_FILTERS: u64 = u64::from_le_bytes(*b"FIRNSST\x03");
 /// The version before, whose files have no header. Its tables are read, and not written any more.
 const MAGIC_1: u64 = u64::from_le_bytes(*b"FIRNSST\x01");
 const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"FIRNTBL\0");
@@ -92,11 +95,21 @@ impl Handle {
     }
 }
 
+/// The kind of a table's filter section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilterKind {
+    /// One filter for all keys.
+    Table,
+    /// A filter for each block.
+    Blocks,
+}
+
 /// The last bytes of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) file_id: FileId,
     pub(super) filter: Handle,
+    pub(super) filter_kind: FilterKind,
     pub(super) index: Handle,
     pub(super) properties: Handle,
     /// Bytes of the data blocks that the index names, without dead ones.
@@ -108,7 +121,11 @@ pub(super) struct Footer {
 impl Footer {
     pub(super) fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
-        out.extend_from_slice(&MAGIC.to_le_bytes());
+        let magic = match self.filter_kind {
+            FilterKind::Table => MAGIC,
+            FilterKind::Blocks => MAGIC_BLOCK_FILTERS,
+        };
+        out.extend_from_slice(&magic.to_le_bytes());
         out.extend_from_slice(&self.file_id.0.to_le_bytes());
         self.filter.encode(&mut out);
         self.index.encode(&mut out);
@@ -123,7 +140,7 @@ impl Footer {
 
     /// True if a footer may begin with `bytes`.
     pub(super) fn may_begin(bytes: &[u8]) -> bool {
-        [MAGIC, MAGIC_1]
+        [MAGIC, MAGIC_BLOCK_FILTERS, MAGIC_1]
             .iter()
             .any(|magic| bytes.starts_with(&magic.to_le_bytes()))
     }
@@ -143,20 +160,26 @@ impl Footer {
             return Err("the footer's checksum");
         }
         let mut reader = Reader::new(body);
-        let has_header = match reader.u64() {
-            Some(MAGIC) => true,
-            Some(MAGIC_1) => false,
+        let (has_header, filter_kind) = match reader.u64() {
+            Some(MAGIC) => (true, FilterKind::Table),
+            Some(MAGIC_BLOCK_FILTERS) => (true, FilterKind::Blocks),
+            Some(MAGIC_1) => (false, FilterKind::Table),
             _ => return Err("the footer's magic and version"),
         };
-        Self::decode_body(&mut reader, has_header)
+        Self::decode_body(&mut reader, has_header, filter_kind)
             .filter(|footer| footer.file_id == file_id && footer.fits(footer_offset))
             .ok_or("sections that lie in front of the footer")
     }
 
-    fn decode_body(reader: &mut Reader<'_>, has_header: bool) -> Option<Footer> {
+    fn decode_body(
+        reader: &mut Reader<'_>,
+        has_header: bool,
+        filter_kind: FilterKind,
+    ) -> Option<Footer> {
         Some(Footer {
             file_id: FileId(reader.u64()?),
             filter: Handle::decode(reader)?,
+            filter_kind,
             index: Handle::decode(reader)?,
             properties: Handle::decode(reader)?,
             data_bytes: reader.u64()?,

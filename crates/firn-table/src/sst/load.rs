@@ -1,68 +1,30 @@
 //! Loads blocks of a table from its file into the cache: one, or several in as few reads as
 //! possible.
 //!
-//! No block is decoded before its checksum matched. Reads go through a thread-local buffer.
+//! Reads go through a thread-local buffer.
 
 use super::block::Block;
-use super::compress::Codec;
+use super::block_reader::SCRATCH;
 use super::read::Sst;
 use super::window::{READER_GAP, Window, stretches};
-use crate::sites;
 use firn_base::Result;
-use firn_base::checksum::{crc32c, matches};
 use firn_base::count::Cause;
-use firn_fs::{IoBuf, LARGE_BYTES};
-use std::cell::RefCell;
+use firn_fs::IoBuf;
 use std::sync::Arc;
 
 /// The maximum decoded bytes of the blocks that a cursor reads at once, if there is more than one.
 const RUN_BYTES_MAX: usize = 512 << 10;
 
-thread_local! {
-    /// The buffer for a block until it is checked and decoded.
-    static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
-}
-
 impl Sst {
     /// The block, from the cache or the file.
     pub(super) fn load(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
-        let handle = self.index().handle(block);
-        if let Some(found) = self.context().cache.get(self.id(), handle.offset) {
-            return Ok(found);
-        }
-        self.load_missed(block, cause)
+        self.block_reader().load(&self.index().handle(block), cause)
     }
 
     /// Reads the block, which is not cached, from the file.
     pub(super) fn load_missed(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
-        let loaded = self.read_block(block, cause)?;
-        self.context()
-            .cache
-            .insert(self.id(), self.index().handle(block).offset, loaded.clone());
-        Ok(loaded)
-    }
-
-    pub(super) fn read_block(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
         let handle = self.index().handle(block);
-        self.context()
-            .counters
-            .read(cause, handle.stored_len as usize);
-        let counters = &self.context().counters;
-        let read = |into: &mut IoBuf| {
-            let _user = (cause == Cause::UserRead).then(|| counters.begin_user_read());
-            self.file()
-                .read(handle.offset, handle.stored_len as usize, into)
-        };
-        if handle.stored_len as usize >= LARGE_BYTES {
-            // A thread keeps its buffer forever, so a large block gets a buffer of its own.
-            let mut buf = IoBuf::default();
-            read(&mut buf)?;
-            return self.decode_own(block, buf).map(Arc::new);
-        }
-        SCRATCH.with_borrow_mut(|scratch| {
-            read(scratch)?;
-            self.decode(block, scratch.bytes()).map(Arc::new)
-        })
+        self.block_reader().load_missed(&handle, cause)
     }
 
     /// The number of blocks, at most `count` from `first` on, that a cursor may read at once.
@@ -139,35 +101,12 @@ impl Sst {
     /// the way.
     pub(super) fn decode_own(&self, block: usize, stored: IoBuf) -> Result<Block> {
         let handle = self.index().handle(block);
-        if handle.codec != Codec::None || handle.raw_len != handle.stored_len {
-            return self.decode(block, stored.bytes());
-        }
-        self.check(block, stored.bytes())?;
-        Block::new(stored.into_bytes()).ok_or_else(|| self.damaged(block, "a block"))
+        self.block_reader().decode_own(&handle, stored)
     }
 
     /// Checks and decodes the stored bytes of a block.
     pub(super) fn decode(&self, block: usize, stored: &[u8]) -> Result<Block> {
-        self.check(block, stored)?;
-        let handle = self.index().handle(block);
-        handle
-            .codec
-            .decompress(stored, handle.raw_len as usize)
-            .and_then(Block::new)
-            .ok_or_else(|| self.damaged(block, "a block that decompresses to its declared length"))
-    }
-
-    fn check(&self, block: usize, stored: &[u8]) -> Result<()> {
-        let handle = self.index().handle(block);
-        if stored.len() != handle.stored_len as usize {
-            return Err(self.damaged(block, "a block; the file ends before it"));
-        }
-        if !matches(&sites::SST_BLOCK_CHECK, handle.crc, || crc32c(stored)) {
-            return Err(self.damaged(
-                block,
-                &format!("a block with checksum {:#010x}", handle.crc),
-            ));
-        }
-        Ok(())
+        self.block_reader()
+            .decode(&self.index().handle(block), stored)
     }
 }

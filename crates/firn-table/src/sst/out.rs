@@ -10,7 +10,7 @@
 use super::block::{BlockBuilder, around_value};
 use super::compress::Codec;
 use super::index::{BlockHandle, IndexBuilder};
-use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, Handle};
+use super::layout::{FOOTER_BYTES, FilterKind, Footer, HEADER_BYTES, Handle};
 use super::properties::Properties;
 use super::read::Extent;
 use super::write::{SstMeta, SstOptions};
@@ -271,8 +271,9 @@ impl Out {
     pub(super) async fn finish(
         mut self,
         site: &'static Site,
+        filter_kind: FilterKind,
         filter: &[u8],
-        index: IndexBuilder,
+        index: &IndexBuilder,
         properties: Properties,
         data_bytes: u64,
     ) -> Result<SstMeta> {
@@ -286,6 +287,7 @@ impl Out {
         let footer = Footer {
             file_id: self.file_id,
             filter,
+            filter_kind,
             index,
             properties: encoded,
             data_bytes,
@@ -311,6 +313,7 @@ impl Out {
             small_blocks,
             block_bytes_max,
             properties,
+            blocks: None,
         })
     }
 }

@@ -8,15 +8,16 @@
 //!
 //! Thread safety: `Send + Sync`; readers share it without a lock.
 
-use super::block::{Block, Lookup};
+use super::block_filters::{BlockFilters, may_contain};
+use super::block_reader::{BlockGot, BlockReader, BlockStep, PendingRead};
 use super::filter::{Filter, hash};
 use super::index::{BlockHandle, Index};
 use super::iter::{Access, SstIter};
-use super::layout::{FOOTER_BYTES, Footer, Handle};
+use super::layout::{FOOTER_BYTES, FilterKind, Footer, Handle};
 use super::properties::Properties;
 use super::readahead::Readahead;
-use crate::admission::Admission;
-use crate::cache::{BlockCache, Row};
+use super::summary::{BlockSummary, summaries};
+use crate::cache::Row;
 use crate::context::{OpenBytes, TableContext};
 use crate::mechanisms;
 use crate::sites;
@@ -24,7 +25,7 @@ use crate::value::Value;
 use firn_base::checksum::{crc32c, matches};
 use firn_base::count::Cause;
 use firn_base::{Error, FileId, Result, SeqNo, Tag};
-use firn_fs::{File, IoBuf, Pending};
+use firn_fs::{File, IoBuf};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,16 +44,14 @@ pub struct Extent {
 
 /// An open table.
 pub struct Sst {
-    pub(super) file: Arc<dyn File>,
-    pub(super) id: FileId,
+    reader: BlockReader,
     extent: Extent,
     /// Bytes of the file's header: 0 in a file of the version that had none.
     pub(super) header_bytes: u64,
     dead_bytes: u64,
     index: Index,
-    filter: Filter,
+    filter: TableFilter,
     properties: Properties,
-    context: TableContext,
     readahead: Readahead,
     memory: OpenBytes,
 }
@@ -110,17 +109,28 @@ pub enum GetStep {
     Pending(PendingBlock),
 }
 
-/// A block loaded for a get.
-struct Loaded {
-    block: Arc<Block>,
-    /// True if it was not in the cache.
-    read: bool,
-}
-
 /// A block read in flight.
 pub struct PendingBlock {
     block: usize,
-    pending: Pending,
+    pending: PendingRead,
+}
+
+/// The filter of a table.
+#[derive(Debug)]
+enum TableFilter {
+    /// One for all keys.
+    Table(Filter),
+    /// One for each block.
+    Blocks(BlockFilters),
+}
+
+impl TableFilter {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            TableFilter::Table(filter) => filter.as_bytes().len(),
+            TableFilter::Blocks(filters) => filters.memory_bytes(),
+        }
+    }
 }
 
 impl Sst {
@@ -176,8 +186,6 @@ impl Sst {
         let filter = section(footer.filter, "a filter with its checksum")?;
         let index = section(footer.index, "an index with its checksum")?;
         let properties = section(footer.properties, "properties with their checksum")?;
-        let filter = Filter::from_bytes(&filter)
-            .ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
         let index = Index::decode(&index, footer.data_bytes.max(footer.filter.offset))
             .map_err(|what| damaged(footer.index.offset, what))?;
         if index.stored_bytes() != footer.data_bytes {
@@ -186,29 +194,34 @@ impl Sst {
                 "blocks that add up to the data that the footer claims",
             ));
         }
+        let filter = match footer.filter_kind {
+            FilterKind::Table => Filter::from_bytes(&filter).map(TableFilter::Table),
+            FilterKind::Blocks => {
+                BlockFilters::decode(&filter, index.len()).map(TableFilter::Blocks)
+            }
+        };
+        let filter = filter.ok_or_else(|| damaged(footer.filter.offset, "whole filters"))?;
         let properties = Properties::decode(&properties)
             .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         let header_bytes = footer.header_bytes();
         let dead_bytes = footer.filter.offset - header_bytes - footer.data_bytes;
-        let memory = index.memory_bytes() + filter.as_bytes().len() + size_of::<Sst>();
+        let memory = index.memory_bytes() + filter.memory_bytes() + size_of::<Sst>();
         Ok(Sst {
             memory: context.count_open(memory),
-            file,
-            id,
+            reader: BlockReader::new(file, id, context),
             extent,
             header_bytes,
             dead_bytes,
             index,
             filter,
             properties,
-            context,
             readahead: Readahead::default(),
         })
     }
 
     /// The file's id.
     pub fn id(&self) -> FileId {
-        self.id
+        self.reader.id()
     }
 
     /// Opens the table again through the file handle that it holds. Footer, index and filter are
@@ -218,10 +231,10 @@ impl Sst {
     /// As [`Sst::open`].
     pub fn reopen(&self) -> Result<Sst> {
         Sst::open(
-            self.file.clone(),
-            self.id,
+            self.file().clone(),
+            self.id(),
             self.extent,
-            self.context.clone(),
+            self.context().clone(),
         )
     }
 
@@ -260,7 +273,15 @@ impl Sst {
 
     /// True if it has a filter.
     pub fn has_filter(&self) -> bool {
-        !self.filter.as_bytes().is_empty()
+        match &self.filter {
+            TableFilter::Table(filter) => !filter.as_bytes().is_empty(),
+            TableFilter::Blocks(_) => true,
+        }
+    }
+
+    /// True unless the bounds and the filter exclude the query's key. Reads nothing.
+    pub fn may_have(&self, query: &Query<'_>) -> bool {
+        self.candidate(query).is_ok()
     }
 
     /// The number of data blocks.
@@ -287,9 +308,9 @@ impl Sst {
     /// again. Returns the number of blocks that were cached.
     pub fn forget(&self, blocks: impl Iterator<Item = usize>) -> u64 {
         let drop = |block: &usize| {
-            self.context
+            self.context()
                 .cache
-                .remove(self.id, self.index.handle(*block).offset)
+                .remove(self.id(), self.index.handle(*block).offset)
         };
         blocks.filter(drop).count() as u64
     }
@@ -308,12 +329,39 @@ impl Sst {
         &self.index
     }
 
-    pub(super) fn filter(&self) -> &Filter {
-        &self.filter
+    /// The filter of all keys; `None` if each block has its own.
+    pub(super) fn filter(&self) -> Option<&Filter> {
+        match &self.filter {
+            TableFilter::Table(filter) => Some(filter),
+            TableFilter::Blocks(_) => None,
+        }
+    }
+
+    /// False if the filters show that block `block` does not have the key with this hash.
+    pub(super) fn may_contain(&self, block: usize, hash: u64) -> bool {
+        match &self.filter {
+            TableFilter::Table(filter) => filter.may_contain(hash),
+            TableFilter::Blocks(filters) => may_contain(filters.get(block), hash),
+        }
+    }
+
+    /// The summaries of its blocks, in order, as its writer told them. Their filters are empty if
+    /// there is one filter for the whole table.
+    pub fn block_summaries(&self) -> impl ExactSizeIterator<Item = BlockSummary<'_>> {
+        let filters = match &self.filter {
+            TableFilter::Table(_) => None,
+            TableFilter::Blocks(filters) => Some(filters),
+        };
+        summaries(&self.index, filters)
+    }
+
+    /// The reader of its blocks, which needs no open table.
+    pub fn block_reader(&self) -> &BlockReader {
+        &self.reader
     }
 
     pub(super) fn context(&self) -> &TableContext {
-        &self.context
+        self.reader.context()
     }
 
     /// The number of cursors that continued from one block to the next since this state of the
@@ -329,22 +377,18 @@ impl Sst {
 
     /// The file that contains the table.
     pub fn file(&self) -> &Arc<dyn File> {
-        &self.file
+        self.reader.file()
     }
 
     /// The error for damage in block `block`.
     pub(super) fn damaged(&self, block: usize, expected: &str) -> Error {
         let offset = self.index.handle(block).offset;
-        Error::corruption(
-            self.file.path().display(),
-            offset,
-            format_args!("expected {expected}"),
-        )
+        self.reader.damaged(offset, expected)
     }
 
     /// The error for a false claim of the table as a whole.
     pub(super) fn wrong(&self, expected: &str) -> Error {
-        let place = self.file.path().display();
+        let place = self.file().path().display();
         Error::corruption(
             place,
             self.extent.footer_offset,
@@ -366,8 +410,8 @@ impl Sst {
             Ok(block) => block,
             Err(got) => return Ok(got),
         };
-        let found = self.load_for_get(block, query)?;
-        self.search(block, found, query)
+        let found = self.reader.get(&self.index.handle(block), query)?;
+        self.follow(block, found, query)
     }
 
     /// Like [`Sst::get`], but starts a read instead of waiting for it.
@@ -379,26 +423,10 @@ impl Sst {
             Ok(block) => block,
             Err(got) => return Ok(GetStep::Done(got)),
         };
-        let handle = self.index.handle(block);
-        if let Some(cached) = self.cached_for_get(handle.offset, query) {
-            return self
-                .search(
-                    block,
-                    Loaded {
-                        block: cached,
-                        read: false,
-                    },
-                    query,
-                )
-                .map(GetStep::Done);
+        match self.reader.begin_get(&self.index.handle(block), query)? {
+            BlockStep::Done(found) => self.follow(block, found, query).map(GetStep::Done),
+            BlockStep::Pending(pending) => Ok(GetStep::Pending(PendingBlock { block, pending })),
         }
-        self.context
-            .counters
-            .read(Cause::UserRead, handle.stored_len as usize);
-        let pending =
-            self.file
-                .submit_read(handle.offset, handle.stored_len as usize, IoBuf::default());
-        Ok(GetStep::Pending(PendingBlock { block, pending }))
     }
 
     /// Completes a get begun by [`Sst::begin_get`].
@@ -406,119 +434,52 @@ impl Sst {
     /// # Errors
     /// As `get`.
     pub fn finish_get(&self, pending: PendingBlock, query: &Query<'_>) -> Result<Got> {
-        let user = self.context.counters.begin_user_read();
-        let buf = pending.pending.wait()?;
-        drop(user);
-        let block = Arc::new(self.decode(pending.block, buf.bytes())?);
-        self.leave_for_get(pending.block, &block, query);
-        self.search(pending.block, Loaded { block, read: true }, query)
+        let found = self.reader.finish_get(pending.pending, query)?;
+        self.follow(pending.block, found, query)
     }
 
-    /// The first block that may contain `key`, or the answer `Excluded` if the filter or the bounds
-    /// exclude it.
+    /// The first block that may contain the key, or the answer `Excluded` if the filter or the
+    /// bounds exclude it.
     #[inline]
     fn candidate(&self, &Query { key, hash, .. }: &Query<'_>) -> Result<usize, Got> {
-        if !self.filter.may_contain(hash) {
+        if let TableFilter::Table(filter) = &self.filter
+            && !filter.may_contain(hash)
+        {
             return Err(Got::Excluded);
         }
         let block = self.index.find(key);
         let starts = |block| self.index.compare_smallest(block, key) != Ordering::Greater;
         let within =
             block < self.index.len() && (starts(block) || !mechanisms::BLOCK_BOUNDS.is_on());
-        if within {
-            Ok(block)
-        } else {
-            Err(Got::Excluded)
-        }
+        // Later blocks have the key only if this one ends with it, so its filter decides.
+        let may = match &self.filter {
+            TableFilter::Table(_) => within,
+            TableFilter::Blocks(filters) => within && may_contain(filters.get(block), hash),
+        };
+        if may { Ok(block) } else { Err(Got::Excluded) }
     }
 
-    /// Searches `block`, and the ones after it while the key's versions may continue there.
-    fn search(&self, mut number: usize, mut at: Loaded, query: &Query<'_>) -> Result<Got> {
-        let (key, mut read) = (query.key, false);
+    /// Takes the answer of block `number`, or of one after it while the key's versions may continue
+    /// there.
+    fn follow(&self, mut number: usize, mut found: BlockGot, query: &Query<'_>) -> Result<Got> {
+        let mut any_read = false;
         loop {
-            read |= at.read;
-            let lookup = at.block.get(key, Tag::seek(query.seqno));
-            let lookup = lookup.ok_or_else(|| self.damaged(number, "entries in order"))?;
-            match lookup {
-                Lookup::Found(tag, range) => {
-                    let keeps = self.keeps_row(number, &at, query, key.len() + range.len());
-                    let row = keeps.then(|| Row::of(&at.block, key, tag, range.clone()));
-                    let value = Value::pinned(at.block, range.start, range.len());
-                    return Ok(Got::Found { tag, value, row });
+            match found {
+                BlockGot::Found { tag, value, row } => return Ok(Got::Found { tag, value, row }),
+                BlockGot::Absent { read } => {
+                    let read = any_read || read;
+                    return Ok(Got::Missed { read });
                 }
-                Lookup::Absent => return Ok(Got::Missed { read }),
-                Lookup::PastEnd => {}
+                BlockGot::PastEnd { read } => any_read |= read,
             }
             number += 1;
             if number >= self.index.len()
-                || self.index.compare_smallest(number, key) != Ordering::Equal
+                || self.index.compare_smallest(number, query.key) != Ordering::Equal
             {
-                return Ok(Got::Missed { read });
+                return Ok(Got::Missed { read: any_read });
             }
-            at = self.load_for_get(number, query)?;
+            found = self.reader.get(&self.index.handle(number), query)?;
         }
-    }
-
-    /// Looks up a block in the cache for a get. If a row is kept instead, the lookup does not
-    /// protect the block from eviction.
-    #[inline]
-    fn cached_for_get(&self, offset: u64, query: &Query<'_>) -> Option<Arc<Block>> {
-        match self.leaves_block(offset, query) {
-            true => self.context.cache.get(self.id, offset),
-            false => self.context.cache.look(self.id, offset),
-        }
-    }
-
-    /// True if a get caches the block at `offset`: if the caller keeps no rows, if blocks are
-    /// preferred, or if this block is observed.
-    #[inline]
-    fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
-        !query.rows
-            || self.context.cache.admission().prefers_blocks()
-            || Admission::is_sampled(self.id, offset)
-    }
-
-    /// A block that may contain the key, from the cache or the file.
-    fn load_for_get(&self, number: usize, query: &Query<'_>) -> Result<Loaded> {
-        if let Some(block) = self.cached_for_get(self.index.handle(number).offset, query) {
-            return Ok(Loaded { block, read: false });
-        }
-        let block = self.read_block(number, Cause::UserRead)?;
-        self.leave_for_get(number, &block, query);
-        Ok(Loaded { block, read: true })
-    }
-
-    /// Caches a block read by a get, if [`Sst::leaves_block`] says so.
-    fn leave_for_get(&self, number: usize, block: &Arc<Block>, query: &Query<'_>) {
-        let offset = self.index.handle(number).offset;
-        if self.leaves_block(offset, query) {
-            block.touch(query.hash);
-            block.begin(query.hash, self.context.cache.age());
-            self.context.cache.insert(self.id, offset, block.clone());
-        }
-    }
-
-    /// True if the entry of `bytes` bytes found in a block is to be kept as a row.
-    fn keeps_row(&self, number: usize, at: &Loaded, query: &Query<'_>, bytes: usize) -> bool {
-        let offset = self.index.handle(number).offset;
-        if !self.leaves_block(offset, query) {
-            return true;
-        }
-        if at.read || !query.rows {
-            return false;
-        }
-        let again = at.block.touch(query.hash);
-        if Admission::is_sampled(self.id, offset) && at.block.is_young(self.context.cache.age()) {
-            let (admission, cost) = (self.context.cache.admission(), BlockCache::cost);
-            match at.block.was_read_for(query.hash) {
-                true if at.block.touch_again() => {}
-                true => admission.found_again(cost(at.block.len()), cost(bytes)),
-                false if again => {}
-                false => admission.found_another(),
-            }
-        }
-        // A row beside its cached block must be much smaller to be worth it.
-        again && 2 * bytes < at.block.len()
     }
 }
 
@@ -527,7 +488,7 @@ impl std::fmt::Debug for Sst {
         write!(
             f,
             "Sst({}, {} entries, {} blocks)",
-            self.id,
+            self.id(),
             self.properties.entries,
             self.index.len()
         )

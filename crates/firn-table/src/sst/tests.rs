@@ -2,9 +2,11 @@
 //! byte.
 
 mod append;
+mod block_filters;
 mod lazy;
 
 use super::block_iter::BlockIter;
+use super::layout::FilterKind;
 use super::*;
 use crate::{BlockCache, TableContext};
 use firn_base::count::{Cause, IoCounters};
@@ -54,19 +56,18 @@ fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
 }
 
 fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (SstMeta, Arc<Sst>) {
-    let fs = OsFs::new();
-    let file = open_file(&fs, path, OpenMode::CreateDirect).unwrap();
     let options = SstOptions {
         codec,
         ..SstOptions::new(limits)
     };
-    let mut writer = SstWriter::new(
-        file,
-        FileId(7),
-        options,
-        Arc::new(IoCounters::default()),
-        Cause::Flush,
-    );
+    build_as(path, all, options)
+}
+
+fn build_as(path: &Path, all: &[Entry], options: SstOptions) -> (SstMeta, Arc<Sst>) {
+    let fs = OsFs::new();
+    let file = open_file(&fs, path, OpenMode::CreateDirect).unwrap();
+    let counters = Arc::new(IoCounters::default());
+    let mut writer = SstWriter::new(file, FileId(7), options, counters, Cause::Flush);
     for (key, tag, value) in all {
         writer.add(key, *tag, value).unwrap();
     }
@@ -488,7 +489,9 @@ fn verify_lying(
     }
     change(&mut properties);
     let site = &firn_base::site::TEST;
-    let meta = block_on(out.finish(site, &[], index, properties, data_bytes)).unwrap();
+    let kind = FilterKind::Table;
+    let written = out.finish(site, kind, &[], &index, properties, data_bytes);
+    let meta = block_on(written).unwrap();
     let file = open_file(&fs, &path, OpenMode::Read).unwrap();
     Arc::new(Sst::open(file, FileId(7), meta.extent, context())?).verify()
 }

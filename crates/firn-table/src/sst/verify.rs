@@ -65,7 +65,7 @@ impl Sst {
             if tag.kind().is_none() {
                 return wrong("a known kind in every entry");
             }
-            if !self.filter().may_contain(filter::hash(key)) {
+            if !self.may_contain(iter.block, filter::hash(key)) {
                 return wrong("every key in the filter");
             }
             if iter.block >= blocks {
@@ -105,11 +105,11 @@ impl Sst {
             return Ok(());
         }
         let mut buf = firn_fs::IoBuf::default();
-        self.file.read(0, HEADER_BYTES, &mut buf)?;
-        match TableOwner::decode(buf.bytes(), self.id) {
+        self.file().read(0, HEADER_BYTES, &mut buf)?;
+        match TableOwner::decode(buf.bytes(), self.id()) {
             Some(_) => Ok(()),
             None => Err(Error::corruption(
-                self.file.path().display(),
+                self.file().path().display(),
                 0,
                 "the header of this table",
             )),

@@ -8,19 +8,21 @@
 //! and a sync of the directory, which the caller does once for all tables of an edit.
 
 use super::block::BlockBuilder;
+use super::block_filters::BlockFiltersBuilder;
 use super::compress::Codec;
 use super::filter::{self, Filter, Hashes};
 use super::index::IndexBuilder;
-use super::layout::{HEADER_BYTES, TableOwner};
+use super::layout::{FilterKind, HEADER_BYTES, TableOwner};
 use super::out::Out;
 use super::properties::Properties;
 use super::read::Extent;
+use super::summary::BlockSummaries;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::{block_on, may_suspend};
 use firn_base::key::Tag;
 use firn_base::sync::Mutex;
-use firn_base::{FileId, Limits, Result, SeqNo};
+use firn_base::{Error, FileId, Limits, Result, SeqNo};
 use firn_fs::{File, Pending, WriteQueue};
 use std::sync::Arc;
 
@@ -35,6 +37,9 @@ pub struct SstOptions {
     pub codec: Codec,
     /// Filter bits per key; 0 for no filter.
     pub filter_bits: u32,
+    /// Bits per key of a filter for each block, which the table then has instead of one filter for
+    /// all keys; 0 for none. Nothing can be appended to such a table.
+    pub block_filter_bits: u32,
     /// Bits reserved for keys appended later, in percent of the table's keys.
     pub filter_reserve_percent: u32,
     /// The most bits that are reserved, as a share of the table's data.
@@ -58,6 +63,7 @@ impl SstOptions {
             restart_interval: limits.restart_interval,
             codec: Codec::None,
             filter_bits: 10,
+            block_filter_bits: 0,
             filter_reserve_percent: 0,
             filter_reserve_share_max: 1.0,
             io_bytes: limits.io_bytes,
@@ -86,6 +92,16 @@ pub struct SstMeta {
     pub block_bytes_max: u64,
     /// Counts and bounds.
     pub properties: Properties,
+    /// The summaries of its blocks, if they have filters of their own.
+    pub blocks: Option<Arc<BlockSummaries>>,
+}
+
+/// The keys of a table under construction, as its filter section wants them.
+enum Keys {
+    /// For one filter of all of them.
+    Table(Hashes),
+    /// For a filter of each block, with their number.
+    Blocks(BlockFiltersBuilder, u64),
 }
 
 /// A table under construction.
@@ -95,7 +111,7 @@ pub struct SstWriter {
     block: BlockBuilder,
     block_smallest: Vec<u8>,
     index: IndexBuilder,
-    hashes: Hashes,
+    keys: Keys,
     properties: Properties,
     last_key: Vec<u8>,
 }
@@ -109,6 +125,10 @@ impl SstWriter {
         counters: Arc<IoCounters>,
         cause: Cause,
     ) -> Self {
+        let keys = match options.block_filter_bits {
+            0 => Keys::Table(Hashes::default()),
+            bits => Keys::Blocks(BlockFiltersBuilder::new(bits), 0),
+        };
         let mut out = Out::new(file, file_id, 0, &options, counters, cause);
         out.header(&options.owner.encode(file_id));
         Self {
@@ -117,7 +137,7 @@ impl SstWriter {
             options,
             block_smallest: Vec::new(),
             index: IndexBuilder::default(),
-            hashes: Hashes::default(),
+            keys,
             properties: Properties {
                 seqno_min: SeqNo::MAX,
                 ..Properties::default()
@@ -137,9 +157,10 @@ impl SstWriter {
             if !self.block.is_empty() {
                 self.end_block()?;
             }
-            self.count(key, tag, value);
+            self.count(key, tag, value, true);
             let handle = self.out.large_block(key, tag, value)?;
             self.index.add(key, key, handle);
+            self.end_filter();
             return Ok(());
         }
         // Even an empty value takes some bytes, so a block of large entries ends before an entry
@@ -148,21 +169,31 @@ impl SstWriter {
         if !self.block.is_empty() && full {
             self.end_block()?;
         }
-        if self.block.is_empty() {
+        let begins = self.block.is_empty();
+        if begins {
             self.block_smallest.clear();
             self.block_smallest.extend_from_slice(key);
         }
         self.block.add(key, tag, value);
-        self.count(key, tag, value);
+        self.count(key, tag, value, begins);
         Ok(())
     }
 
-    fn count(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
+    /// Counts an entry, which `begins` a block or not.
+    fn count(&mut self, key: &[u8], tag: Tag, value: &[u8], begins: bool) {
         if self.properties.entries == 0 {
             self.properties.smallest = key.to_vec();
         }
-        if self.properties.entries == 0 || self.last_key != key {
-            self.hashes.push(filter::hash(key));
+        let is_new = self.properties.entries == 0 || self.last_key != key;
+        match &mut self.keys {
+            Keys::Table(hashes) if is_new => hashes.push(filter::hash(key)),
+            Keys::Blocks(filters, keys) if is_new || begins => {
+                filters.push(filter::hash(key));
+                *keys += u64::from(is_new);
+            }
+            _ => {}
+        }
+        if is_new {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         } else {
@@ -192,27 +223,27 @@ impl SstWriter {
         let bits = self.options.filter_bits as usize
             * (100 + self.options.filter_reserve_percent as usize)
             / 100;
-        self.hashes.len() * (size_of::<u64>() + bits / 8) + self.index.len()
+        let keys = match &self.keys {
+            Keys::Table(hashes) => hashes.len() * (size_of::<u64>() + bits / 8),
+            // The summaries have all of it once more.
+            Keys::Blocks(filters, _) => 2 * filters.held_bytes() + self.index.len(),
+        };
+        keys + self.index.len()
+    }
+
+    /// Ends the filter of a block, if each has its own.
+    fn end_filter(&mut self) {
+        if let Keys::Blocks(filters, _) = &mut self.keys {
+            filters.end_block();
+        }
     }
 
     fn end_block(&mut self) -> Result<()> {
         let handle = self.out.block(self.block.finish())?;
         self.index.add(&self.block_smallest, &self.last_key, handle);
+        self.end_filter();
         self.block.reset();
         Ok(())
-    }
-
-    /// The filter of all keys, for `data_bytes` of blocks, and the number of keys for which it has
-    /// room.
-    fn build_filter(&self, data_bytes: u64) -> (Filter, u64) {
-        let keys = self.hashes.len() as u64;
-        let bits_max = (data_bytes * 8) as f64 * self.options.filter_reserve_share_max;
-        let affordable = bits_max as u64 / u64::from(self.options.filter_bits.max(1));
-        let capacity =
-            keys + (keys * u64::from(self.options.filter_reserve_percent) / 100).min(affordable);
-        let mut filter = Filter::with_capacity(capacity as usize, self.options.filter_bits);
-        self.hashes.iter().for_each(|hash| filter.insert(hash));
-        (filter, capacity)
     }
 
     /// The write that the next `add` may wait for, if it is not known to have completed. The pieces
@@ -242,20 +273,49 @@ impl SstWriter {
             self.end_block()?;
         }
         let data_bytes = self.out.position() - HEADER_BYTES as u64;
-        let (filter, filter_capacity) = self.build_filter(data_bytes);
-        let mut properties = self.properties;
-        properties.filter_capacity = filter_capacity;
-        properties.filter_keys = self.hashes.len() as u64;
+        let (mut properties, index) = (self.properties, self.index);
         properties.largest = self.last_key;
-        let index = self.index;
-        self.out
-            .finish(
-                &sites::SST_SYNC,
-                filter.as_bytes(),
-                index,
-                properties,
-                data_bytes,
-            )
-            .await
+        let (kind, filter) = match self.keys {
+            Keys::Table(hashes) => {
+                let (filter, capacity) = build_filter(&hashes, &self.options, data_bytes);
+                properties.filter_capacity = capacity;
+                properties.filter_keys = hashes.len() as u64;
+                (FilterKind::Table, filter.into_bytes())
+            }
+            Keys::Blocks(filters, keys) => {
+                (properties.filter_capacity, properties.filter_keys) = (keys, keys);
+                (FilterKind::Blocks, filters.finish())
+            }
+        };
+        let blocks = match kind {
+            FilterKind::Table => None,
+            FilterKind::Blocks => {
+                let data_end = HEADER_BYTES as u64 + data_bytes;
+                let blocks = BlockSummaries::decode(&index.finish(), &filter, data_end);
+                Some(Arc::new(blocks.map_err(Error::invalid)?))
+            }
+        };
+        let written = self.out.finish(
+            &sites::SST_SYNC,
+            kind,
+            &filter,
+            &index,
+            properties,
+            data_bytes,
+        );
+        let meta = written.await?;
+        Ok(SstMeta { blocks, ..meta })
     }
+}
+
+/// The filter of all keys, for `data_bytes` of blocks, and the number of keys for which it has
+/// room.
+fn build_filter(hashes: &Hashes, options: &SstOptions, data_bytes: u64) -> (Filter, u64) {
+    let keys = hashes.len() as u64;
+    let bits_max = (data_bytes * 8) as f64 * options.filter_reserve_share_max;
+    let affordable = bits_max as u64 / u64::from(options.filter_bits.max(1));
+    let capacity = keys + (keys * u64::from(options.filter_reserve_percent) / 100).min(affordable);
+    let mut filter = Filter::with_capacity(capacity as usize, options.filter_bits);
+    hashes.iter().for_each(|hash| filter.insert(hash));
+    (filter, capacity)
 }

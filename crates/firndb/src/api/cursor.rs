@@ -112,6 +112,7 @@ impl Cursor {
     /// every method that moves.
     pub fn first(&mut self) -> Result<()> {
         let lower = self.lower.take();
+        self.note_scan(lower.as_deref().unwrap_or_default());
         let result = self
             .move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
         self.lower = lower;
@@ -140,7 +141,12 @@ impl Cursor {
             Some(lower) if lower.as_slice() > key.as_ref() => lower.clone(),
             _ => key.as_ref().to_vec(),
         };
+        self.note_scan(&target);
         self.move_by(|iter, pins| iter.forward_from(&target, pins))
+    }
+
+    fn note_scan(&self, key: &[u8]) {
+        self.db.engine.note_scan(key);
     }
 
     /// Moves to the last key at or before `key`, within the bounds.
@@ -152,6 +158,7 @@ impl Cursor {
             Some(upper) if upper.as_slice() <= key.as_ref() => upper.clone(),
             _ => behind(key.as_ref()),
         };
+        self.note_scan(key.as_ref());
         self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))
     }
 

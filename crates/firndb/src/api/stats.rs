@@ -3,13 +3,14 @@
 
 use crate::blade::BladeStats;
 use crate::compaction::LevelCounters;
-use crate::compaction::picker::weigh;
+use crate::compaction::picker::{measure, weigh};
 use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
 use crate::event::GrainRule;
 use crate::event::StallReason;
 use crate::lab::LabStats;
 use crate::manifest::{Level, PartId, TableMeta};
+use crate::pmdb::PmdbStats;
 use crate::read::Layer;
 use crate::read::state::{Part, ReadState};
 use crate::tlsm::TlsmStats;
@@ -273,6 +274,8 @@ pub struct DesignStats {
     pub tlsm: Option<TlsmStats>,
     /// Tables in persistent memory, in profile `blade`.
     pub blade: Option<BladeStats>,
+    /// Ranges with stacks of tables, in profile `pmdb`.
+    pub pmdb: Option<PmdbStats>,
 }
 
 /// Counters since the database was opened, and sizes now.
@@ -430,6 +433,12 @@ impl Engine {
                 let partitions = weigh(state, &facts);
                 sorted.stats(state, gets, &facts, partitions)
             }),
+            pmdb: self.options.ranges().map(|_| PmdbStats {
+                stash_merges: self.counts.jobs.stash_merges.get(),
+                range_merges: self.counts.jobs.range_merges.get(),
+                merges_for: self.counts.jobs.range_merges_for.lock().clone(),
+                ..measure(state)
+            }),
         }
     }
 
@@ -520,7 +529,7 @@ impl Engine {
         if state.upper().is_some() {
             all.push(named("upper", Layer::Upper));
         }
-        let levels = 0..self.options.limits.levels;
+        let levels = 0..self.options.levels();
         all.extend(levels.map(|level| named(&format!("level{level}"), Layer::Level(Level(level)))));
         all
     }

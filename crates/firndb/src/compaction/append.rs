@@ -343,7 +343,7 @@ impl Merging<'_> {
             &options,
             counters,
             Cause::Compaction,
-        );
+        )?;
         let appended = self.fill(appender, child, dirty, above, choice).await;
         if appended.is_err() {
             cut_back(&task.child, file_bytes, context);

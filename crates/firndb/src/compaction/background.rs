@@ -35,7 +35,7 @@ use crate::compaction::{self, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::event::{Event, StallReason};
 use crate::lab::Releases;
-use crate::manifest::Level;
+use crate::manifest::{Level, within};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::state::ReadState;
@@ -120,7 +120,16 @@ fn cuts_for(plan: &Plan, state: &ReadState, wanted: &[Box<[u8]>]) -> Arc<[Box<[u
     let borders = state.layout.cuts();
     match plan.part.and_then(|id| state.layout.index_of(id)) {
         // The inputs lie within a partition.
-        Some(part) => picker::within(wanted, state.layout.range(part)).into(),
+        Some(part) => {
+            let ranges = state.layout.ranges_of(part);
+            let wanted = within(wanted, state.layout.range(part));
+            match plan.level {
+                Level::ZERO => wanted.into(),
+                // A border of partitions is wanted where one of ranges is.
+                _ if !ranges.is_empty() => ranges.into(),
+                _ => wanted.into(),
+            }
+        }
         None if wanted.is_empty() => borders.clone(),
         None => {
             let mut cuts = [borders, wanted].concat();
@@ -191,6 +200,7 @@ impl Engine {
         let state = self.state.load_full();
         self.want_borders(&mut jobs, &state);
         self.discard_cut(&state, &jobs);
+        self.discard_seek(&state);
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
             // The failed job is no longer wanted (a compaction for reads, or a user's), so nothing
@@ -229,7 +239,8 @@ impl Engine {
     /// The sizes at which partitions are divided and joined.
     pub(super) fn partition_sizes(&self, state: &ReadState, pm: Option<&PmFacts>) -> Sizes {
         let buffer_bytes = self.budget.write_buffer_bytes as u64;
-        picker::sizes(state, &self.options.limits, pm, buffer_bytes)
+        let ranges = self.options.ranges();
+        picker::sizes(state, &self.options.limits, pm, ranges, buffer_bytes)
     }
 
     fn want_borders(&self, jobs: &mut JobState, state: &ReadState) {
@@ -252,6 +263,7 @@ impl Engine {
             pm: pm.as_ref(),
             evicting: jobs.evicting,
             tuning: &self.options.tuning,
+            ranges: self.options.ranges(),
             chunk_bytes: self.chunk_bytes(),
             wanted: &jobs.wanted,
             sizes: self.partition_sizes(state, pm.as_ref()),
@@ -470,14 +482,21 @@ impl Engine {
     /// Reports a table with too many reads without a result.
     pub(crate) fn due_for_seeks(&self, level: Level, id: FileId) {
         let mut seek = self.jobs.seek.lock();
-        if mechanisms::BLOCK_SEEKS.is_on()
-            && seek.is_none()
-            && level.0 + 1 < self.options.limits.levels
+        if mechanisms::BLOCK_SEEKS.is_on() && seek.is_none() && level.0 + 1 < self.options.levels()
         {
             *seek = Some((level, id));
             drop(seek);
             self.executor.wake();
         }
+    }
+
+    /// Forgets a reported table that another job has replaced, so that others are heard.
+    fn discard_seek(&self, state: &ReadState) {
+        let is_gone = |&mut (level, id): &mut (Level, FileId)| {
+            let mut tables = state.tables();
+            !tables.any(|(of, run)| of == level && run.meta.id == id)
+        };
+        let _gone = self.jobs.seek.lock().take_if(is_gone);
     }
 
     /// The amount of outstanding compaction and flush work.
@@ -486,6 +505,7 @@ impl Engine {
             &self.state.load(),
             &self.options.limits,
             &self.options.tuning,
+            self.options.ranges(),
             self.budget.write_buffer_bytes as u64,
             self.pm_facts().as_ref(),
         )

@@ -31,6 +31,10 @@ pub(crate) struct JobCounters {
     /// Partitions that were divided, and pairs that were joined.
     pub(crate) divided: Counter,
     pub(crate) joined: Counter,
+    /// Merges of flushed tables into ranges with stacks, and of whole ranges.
+    pub(crate) stash_merges: Counter,
+    pub(crate) range_merges: Counter,
+    pub(crate) range_merges_for: Mutex<BTreeMap<&'static str, u64>>,
     /// The number of choices by (block-grained, rule).
     pub(crate) grains: Mutex<BTreeMap<(bool, GrainRule), u64>>,
     pub(crate) levels: Levels<LevelCounters>,
@@ -94,6 +98,15 @@ impl JobCounters {
     ) {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
+        }
+        self.stash_merges.add(u64::from(plan.by_range.is_some()));
+        if plan.range_bytes.is_some() {
+            self.range_merges.add(1);
+            *self
+                .range_merges_for
+                .lock()
+                .entry(plan.reason.name())
+                .or_default() += 1;
         }
         let replaced = plan.tables.iter().filter(|_| plan.how == How::Copy);
         for (level, run) in replaced {

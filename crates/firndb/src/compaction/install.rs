@@ -62,6 +62,7 @@ impl Engine {
         }
         let floor = edit.log_floor;
         self.complete_flush(plan, manifest.version(), &mut edit);
+        edit.ranges_added = plan.divided_at(&added);
         let recorded_floor = edit.log_floor;
         manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.compaction.file_ids.next());
@@ -121,7 +122,7 @@ impl Engine {
                 .map(|(_, run)| run.meta.smallest.as_slice());
             let outputs = added.iter().map(|(_, table)| table.smallest.as_slice());
             let touched = Touched::Keys(&mut inputs.chain(outputs));
-            let levels = self.options.limits.levels;
+            let levels = self.options.levels();
             let next = state.with_tables(version, touched, &self.tables, levels);
             match &plan.buffer {
                 Some(flushed) => next.without_memtable(flushed),
@@ -138,10 +139,20 @@ impl Engine {
         let mut edit = Edit::default();
         match border {
             Border::Add(cut) => {
-                let id = manifest.version().next_part();
-                edit.cuts_added.push((cut.clone(), id));
+                let version = manifest.version();
+                edit.cuts_added.push((cut.clone(), version.next_part()));
+                let is_range = version.layout.ranges().iter().any(|range| **range == **cut);
+                edit.ranges_dropped.extend(is_range.then(|| cut.clone()));
             }
-            Border::Drop(cut) => edit.cuts_dropped.push(cut.clone()),
+            Border::Drop(cut) => {
+                edit.cuts_dropped.push(cut.clone());
+                // What the two have stays in stacks of its own.
+                let has_ranges = self.options.ranges().is_some();
+                edit.ranges_added.extend(has_ranges.then(|| cut.clone()));
+            }
+            Border::AddRanges(cuts) => edit
+                .ranges_added
+                .extend(cuts.iter().map(|cut| cut.to_vec())),
         }
         manifest.append(edit, true, || self.next_file_id())?;
         self.swap_tables(manifest.version(), plan, &[]);
@@ -151,6 +162,7 @@ impl Engine {
         match border {
             Border::Add(_) => jobs.divided.add(1),
             Border::Drop(_) => jobs.joined.add(1),
+            Border::AddRanges(_) => return Ok(()),
         }
         self.emit(&Event::Partitioned { partitions });
         Ok(())

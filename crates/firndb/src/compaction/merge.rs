@@ -12,6 +12,7 @@
 use super::append::GrownTable;
 use super::entries::{BoundedEntries, BufferedEntries, MergePair};
 use super::grain::Choice;
+use super::hidden::Below;
 use super::overlap::OverlapTracker;
 use super::sieve::Sieve;
 use super::sub_task::{CopyTask, KeyBounds, Run};
@@ -172,7 +173,11 @@ impl LevelContext {
     pub(crate) fn new(state: &ReadState, plan: &Plan, cuts: Arc<[Box<[u8]>]>) -> LevelContext {
         let level = plan.level;
         match plan.part.and_then(|id| state.part_by_id(id)) {
-            Some(part) => LevelContext::of_part(part, level, cuts),
+            Some(part) => LevelContext {
+                // All that a range has is below what comes to it.
+                deeper: part.metas_below(plan.by_range.as_ref().map_or(level, |_| Level::ZERO)),
+                ..LevelContext::of_part(part, level, cuts)
+            },
             None => LevelContext {
                 level0: state
                     .upper()
@@ -289,7 +294,7 @@ pub(crate) async fn run(
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit {
-            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
+            add: plan.leveled(metas),
             ..edit
         },
         ..CompactionOutput::default()
@@ -371,6 +376,7 @@ async fn copy(
         table_bytes: task.table_bytes,
         cuts: around.cuts.clone(),
         writes: run.writes.cloned(),
+        hides: plan.by_range.as_ref().and_then(|by| by.below.clone()),
         ..Output::new(cause, true)
     };
     let below = around.below(plan.level);
@@ -487,6 +493,8 @@ pub(crate) struct Output {
     pub(crate) cuts: Arc<[Box<[u8]>]>,
     /// The queue of writes that a flush coroutine submits, if there is one.
     pub(crate) writes: Option<Arc<WriteQueue>>,
+    /// The levels in which entries may be hidden by the output's, if these are estimated.
+    pub(crate) hides: Option<Below>,
 }
 
 impl Output {
@@ -501,6 +509,7 @@ impl Output {
             log_id: FileId(0),
             cuts: Arc::default(),
             writes: None,
+            hides: None,
         }
     }
 }

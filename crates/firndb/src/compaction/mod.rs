@@ -8,6 +8,7 @@ mod counters;
 mod entries;
 mod eviction;
 mod grain;
+pub(crate) mod hidden;
 mod install;
 mod merge;
 mod output;

@@ -1,7 +1,8 @@
 //! The plan of a background job: the picker's only output.
 
+use crate::compaction::hidden::Below;
 use crate::lab::Chunk;
-use crate::manifest::{Level, PartId};
+use crate::manifest::{Level, PartId, TableMeta, evenly};
 use crate::memtable::Memtable;
 use crate::read::table_run::TableRun;
 use crate::tlsm::CutJob;
@@ -57,6 +58,22 @@ pub(crate) enum Reason {
     Partition,
 }
 
+impl Reason {
+    /// Its name in statistics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reason::Flush => "flush",
+            Reason::Size => "size",
+            Reason::Seeks => "seeks",
+            Reason::Space => "space",
+            Reason::Evict => "evict",
+            Reason::Promote => "promote",
+            Reason::Manual => "manual",
+            Reason::Partition => "partition",
+        }
+    }
+}
+
 /// A change of the borders of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Border {
@@ -64,6 +81,19 @@ pub(crate) enum Border {
     Add(Vec<u8>),
     /// The partition of the plan is joined with the one that begins at this key.
     Drop(Vec<u8>),
+    /// The partition's ranges are divided at these keys.
+    AddRanges(Vec<Box<[u8]>>),
+}
+
+/// The level of each part of an output that is divided by ranges.
+#[derive(Debug, Clone)]
+pub(crate) struct RangeLevels {
+    /// The keys at which the ranges begin, except the first.
+    pub(crate) cuts: Vec<Box<[u8]>>,
+    /// The level of each range.
+    pub(crate) levels: Vec<Level>,
+    /// The tables of the ranges, if it is estimated what the output hides there.
+    pub(crate) below: Option<Below>,
 }
 
 /// One job: its inputs, the level of its output, and how it is made.
@@ -77,8 +107,13 @@ pub(crate) struct Plan {
     pub(crate) chunk: Option<Chunk>,
     /// (level, table), with the tables of the upper level first.
     pub(crate) tables: Vec<(Level, Arc<TableRun>)>,
-    /// The output's level.
+    /// The output's level; the highest of them, if it differs by range.
     pub(crate) level: Level,
+    /// The levels of the output, if they differ by range. Nothing else is above what the ranges
+    /// have.
+    pub(crate) by_range: Option<Arc<RangeLevels>>,
+    /// The bytes of output from which the range is divided, if it may be.
+    pub(crate) range_bytes: Option<u64>,
     pub(crate) how: How,
     pub(crate) reason: Reason,
     pub(crate) medium: Medium,
@@ -135,6 +170,8 @@ impl Plan {
             chunk: None,
             tables,
             level,
+            by_range: None,
+            range_bytes: None,
             how,
             reason,
             medium: Medium::default(),
@@ -153,6 +190,8 @@ impl Plan {
             chunk: None,
             tables: Vec::new(),
             level: Level::ZERO,
+            by_range: None,
+            range_bytes: None,
             how,
             reason: Reason::Flush,
             medium: Medium::default(),
@@ -160,6 +199,34 @@ impl Plan {
             relocate: None,
             resume: None,
         }
+    }
+
+    /// The level of an output table that begins with `key`.
+    pub(crate) fn level_of(&self, key: &[u8]) -> Level {
+        match &self.by_range {
+            Some(by) => by.levels[by.cuts.partition_point(|cut| **cut <= *key)],
+            None => self.level,
+        }
+    }
+
+    /// `tables` with their levels.
+    pub(crate) fn leveled(&self, tables: Vec<TableMeta>) -> Vec<(Level, TableMeta)> {
+        let leveled = |meta: TableMeta| (self.level_of(&meta.smallest), meta);
+        tables.into_iter().map(leveled).collect()
+    }
+
+    /// The keys at which the range is divided whose merge made `tables`, if they are too many.
+    pub(crate) fn divided_at(&self, tables: &[(Level, TableMeta)]) -> Vec<Vec<u8>> {
+        let Some(most) = self.range_bytes else {
+            return Vec::new();
+        };
+        let mut tables: Vec<&TableMeta> = tables.iter().map(|(_, table)| table).collect();
+        tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        let bytes: u64 = tables.iter().map(|table| table.bytes()).sum();
+        let pieces = bytes.div_ceil(most.max(1)) as usize;
+        let sizes = tables.iter().map(|table| (&*table.smallest, table.bytes()));
+        let cuts = evenly(sizes, pieces.max(1));
+        cuts.into_iter().map(|cut| cut.into_vec()).collect()
     }
 
     /// The plan without the tables that have no key between the first and the last of `keys`.

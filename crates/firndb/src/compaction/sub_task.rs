@@ -220,9 +220,7 @@ pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
         made.bytes_in = plan.input_bytes();
     }
     for piece in pieces {
-        made.edit
-            .add
-            .extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
+        made.edit.add.extend(plan.leveled(piece.add));
         let above = Level(plan.level.0.saturating_sub(1));
         made.edit
             .add

@@ -1,6 +1,7 @@
 //! The tables of a compaction's output, one after another: where each ends, and which entries go
 //! into it.
 
+use super::hidden::Hidden;
 use super::merge::{CompactionContext, Output, Steps, remove_files, settle};
 use super::output::{OpenOutput, PmTarget, Written};
 use super::overlap::OverlapTracker;
@@ -24,6 +25,8 @@ pub(super) struct TablesWriter<'a> {
     open: Option<OpenOutput>,
     /// The number of cuts at or before the last key.
     cuts_passed: usize,
+    /// Keys of the open table that were looked up below.
+    hidden: Hidden,
     /// True if groups of entries that were read count as read in the output.
     keeps_marks: bool,
     /// The choice of entries that go elsewhere, and their writer.
@@ -48,6 +51,7 @@ impl<'a> TablesWriter<'a> {
             written,
             open,
             cuts_passed: 0,
+            hidden: Hidden::default(),
             keeps_marks: is_sorted,
             sieve: None,
         }
@@ -220,6 +224,9 @@ impl<'a> TablesWriter<'a> {
             return Ok(());
         };
         let (key, tag, value) = (merge.key(), merge.tag(), merge.value());
+        if let Some(below) = &self.output.hides {
+            below.look_up(key, &mut self.hidden)?;
+        }
         open.add(key, tag, value, self.target.as_mut())?;
         if self.keeps_marks && merge.read_group().is_some() {
             open.mark_read();
@@ -246,9 +253,15 @@ impl<'a> TablesWriter<'a> {
     }
 
     async fn end_table(&mut self) -> Result<()> {
-        match self.open.take() {
-            Some(open) => open.finish(self.target.as_mut(), &mut self.written).await,
-            None => Ok(()),
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        let made = open.finish(self.target.as_mut(), &mut self.written);
+        made.await?;
+        let hidden = std::mem::take(&mut self.hidden);
+        if let (Some(_), Some(meta)) = (&self.output.hides, self.written.metas.last_mut()) {
+            meta.hides = hidden.entries();
         }
+        Ok(())
     }
 }

@@ -258,6 +258,12 @@ impl Engine {
             next_file_id: Some(self.compaction.file_ids.next().max(next).next()),
             last_seqno: Some(seqno),
             cuts_added: state.layout.pairs().collect(),
+            ranges_added: state
+                .layout
+                .ranges()
+                .iter()
+                .map(|cut| cut.to_vec())
+                .collect(),
             add: linked
                 .map(|(level, run)| {
                     (

@@ -28,7 +28,9 @@ use crate::engine::{Engine, OpenReport};
 use crate::files::{FileName, Files};
 use crate::lab::Trees;
 use crate::log::{LogEnd, PmLogBuffer};
-use crate::manifest::{self, FORMAT_VERSION, TABLES_HAVE_HEADERS, TableMeta, Version};
+use crate::manifest::{
+    self, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, TABLES_HAVE_HEADERS, TableMeta, Version,
+};
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
@@ -143,6 +145,10 @@ fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<En
     options.tuning.lab.check()?;
     options.tuning.tlsm.check()?;
     options.tuning.blade.check()?;
+    options.tuning.pmdb.check()?;
+    if let Some(ranges) = options.ranges() {
+        options.limits.table_bytes = options.limits.table_bytes.min(ranges.table_bytes);
+    }
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options
@@ -420,6 +426,9 @@ impl Recovery {
             return Ok(());
         }
         tracing::info!(from = self.version.format, to = FORMAT_VERSION, "upgrading");
+        if self.version.format >= KNOWS_LARGEST_BLOCKS {
+            return Ok(());
+        }
         for table in self.version.levels.values_mut().flat_map(Arc::make_mut) {
             let largest = self.tables.open(table)?.block_bytes_max();
             let table = Arc::make_mut(table);

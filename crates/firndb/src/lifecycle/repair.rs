@@ -463,7 +463,7 @@ impl Repair {
             .iter()
             .map(|table| RunIter::Sst(Box::new(table.iter(access))))
             .collect();
-        let level = Level(self.options.limits.levels - 1);
+        let level = Level(self.options.levels() - 1);
         let merge = MergeIter::at_first(children)?;
         let metas = block_on(write_tables(
             merge,

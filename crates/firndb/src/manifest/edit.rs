@@ -62,6 +62,8 @@ pub(crate) struct TableMeta {
     /// Approximate bytes of data blocks taken by versions that are superseded within the table,
     /// kept for snapshots.
     pub(crate) superseded_bytes: u64,
+    /// Estimated entries below that the table's entries hide, where a profile looks at these.
+    pub(crate) hides: u64,
 }
 
 impl TableMeta {
@@ -73,6 +75,7 @@ impl TableMeta {
         TableMeta {
             id,
             superseded_bytes: (stored as u64).min(meta.data_bytes),
+            hides: 0,
             extent: meta.extent,
             place: Place::File,
             data_bytes: meta.data_bytes,
@@ -124,6 +127,7 @@ impl TableMeta {
             seqno_max: totals.seqno_max,
             block_bytes_max: u64::from(totals.entry_bytes_max),
             superseded_bytes: totals.superseded_bytes,
+            hides: 0,
             ..TableMeta::in_memory(space.id(), space.extent().len, keys)
         }
     }
@@ -151,6 +155,7 @@ impl TableMeta {
             filter_left: 0,
             appends: 0,
             superseded_bytes: 0,
+            hides: 0,
         }
     }
 
@@ -247,6 +252,10 @@ pub(crate) struct Edit {
     pub(crate) cuts_added: Vec<Cut>,
     /// Borders at which two partitions become the one that begins before the border.
     pub(crate) cuts_dropped: Vec<Vec<u8>>,
+    /// Borders of ranges inside partitions. No table below level 0 crosses one.
+    pub(crate) ranges_added: Vec<Vec<u8>>,
+    /// Borders at which two ranges become one, or two partitions begin.
+    pub(crate) ranges_dropped: Vec<Vec<u8>>,
     pub(crate) pm: Option<PmPairing>,
     /// The evicted part of a tree of level 0.
     pub(crate) evicted: Option<Evicted>,
@@ -275,19 +284,25 @@ const CUT_ADDED: u64 = 19;
 const CUT_DROPPED: u64 = 20;
 const LIST_ADDED: u64 = 21;
 const SORTED_ADDED: u64 = 22;
+const RANGE_ADDED: u64 = 23;
+const RANGE_DROPPED: u64 = 24;
 
 /// The version of all formats that this build writes.
-pub(crate) const FORMAT_VERSION: u64 = 5;
+pub(crate) const FORMAT_VERSION: u64 = 6;
 
 /// The oldest version that this build reads. An open for writing rewrites the manifest, so that the
 /// database is of the current version from then on; its older tables and logs stay readable.
 ///
-/// Before version 5 the manifest does not know the largest block of a table. Before version 4 it
+/// Before version 6 the manifest has no borders of ranges, and does not know what a table hides.
+/// Before version 5 it does not know the largest block of a table. Before version 4 it
 /// does not know the superseded bytes either, and no file but the manifest says whose it is.
 pub(crate) const FORMAT_VERSION_MIN: u64 = 3;
 
 /// The first version in which the files of tables say whose they are.
 pub(crate) const TABLES_HAVE_HEADERS: u64 = 4;
+
+/// The version from which on the manifest knows the largest block of each table.
+pub(crate) const KNOWS_LARGEST_BLOCKS: u64 = 5;
 
 /// The limit on the levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -357,10 +372,15 @@ impl Edit {
             put_varint(&mut out, u64::from(id.0));
             put_bytes(&mut out, cut);
         }
-        for cut in &self.cuts_dropped {
-            put_varint(&mut out, CUT_DROPPED);
-            put_bytes(&mut out, cut);
-        }
+        let mut keys = |tag: u64, keys: &[Vec<u8>]| {
+            for key in keys {
+                put_varint(&mut out, tag);
+                put_bytes(&mut out, key);
+            }
+        };
+        keys(CUT_DROPPED, &self.cuts_dropped);
+        keys(RANGE_ADDED, &self.ranges_added);
+        keys(RANGE_DROPPED, &self.ranges_dropped);
         out
     }
 
@@ -439,6 +459,8 @@ impl Edit {
                 self.cuts_added.push((key(reader)?, id));
             }
             CUT_DROPPED => self.cuts_dropped.push(key(reader)?),
+            RANGE_ADDED => self.ranges_added.push(key(reader)?),
+            RANGE_DROPPED => self.ranges_dropped.push(key(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }
@@ -482,6 +504,7 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.appends,
         table.superseded_bytes,
         table.block_bytes_max,
+        table.hides,
     ];
     for number in numbers {
         put_varint(out, number);
@@ -521,6 +544,7 @@ fn table(reader: &mut Reader<'_>, version: u64) -> Option<TableMeta> {
         appends: number(reader)?,
         superseded_bytes: since(4)(reader)?,
         block_bytes_max: since(5)(reader)?,
+        hides: since(6)(reader)?,
         smallest: key(reader)?,
         largest: key(reader)?,
     };

@@ -14,10 +14,12 @@ mod tests;
 mod version;
 mod write;
 
-pub(crate) use edit::{Edit, FORMAT_VERSION, Place, PmPairing, TABLES_HAVE_HEADERS, TableMeta};
+pub(crate) use edit::{
+    Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, TABLES_HAVE_HEADERS, TableMeta,
+};
 pub(crate) use evicted::{Evicted, KeyRange};
 pub(crate) use level::{Level, Levels};
-pub(crate) use parts::{Layout, PartId, PartRange};
+pub(crate) use parts::{Layout, PartId, PartRange, evenly, within};
 pub(crate) use read::{owner, read};
 pub(crate) use version::{LogState, Tables, Version};
 pub(crate) use write::{ManifestWriter, start};

@@ -1,5 +1,7 @@
-//! Partitions: key ranges whose tables are compacted on their own.
+//! Partitions: key ranges whose tables are compacted on their own. In a profile that has them, a
+//! partition is divided further into ranges: each table below level 0 lies within one.
 
+use super::Level;
 use std::sync::Arc;
 
 /// The number of a partition. It stays the same while the borders around the partition change, and
@@ -16,6 +18,8 @@ pub(crate) struct Layout {
     cuts: Arc<[Box<[u8]>]>,
     /// The partition before the first border, and those that begin at each.
     ids: Arc<[PartId]>,
+    /// The borders of ranges inside partitions, in key order.
+    ranges: Arc<[Box<[u8]>]>,
 }
 
 /// The keys of a partition: from the first, included, to the second, not included.
@@ -26,14 +30,48 @@ impl Default for Layout {
         Layout {
             cuts: Arc::default(),
             ids: Arc::new([PartId::default()]),
+            ranges: Arc::default(),
         }
     }
 }
 
+/// The keys among the ascending `cuts` that are inside `range` and not at its ends.
+pub(crate) fn within<'a>(cuts: &'a [Box<[u8]>], (from, to): PartRange<'_>) -> &'a [Box<[u8]>] {
+    let begin = cuts.partition_point(|cut| **cut <= *from);
+    let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| **cut < *to));
+    &cuts[begin..end.max(begin)]
+}
+
+/// The first keys of those among `tables`, by first key and bytes, that divide them into `pieces`
+/// of about the same size. The first table is never one.
+pub(crate) fn evenly<'a>(
+    tables: impl Iterator<Item = (&'a [u8], u64)> + Clone,
+    pieces: usize,
+) -> Vec<Box<[u8]>> {
+    let all: u64 = tables.clone().map(|(_, bytes)| bytes).sum();
+    let piece = all.div_ceil(pieces as u64).max(1);
+    let (mut cuts, mut before, mut next) = (Vec::<Box<[u8]>>::new(), 0, piece);
+    for (i, (begin, bytes)) in tables.enumerate() {
+        let is_due = before + bytes > next;
+        before += bytes;
+        if is_due && i > 0 {
+            cuts.push(begin.into());
+            next = before.div_ceil(piece) * piece;
+        }
+    }
+    cuts
+}
+
+/// The first of the ascending `cuts` after `smallest` that is not after `largest`.
+fn crossed<'a>(cuts: &'a [Box<[u8]>], smallest: &[u8], largest: &[u8]) -> Option<&'a [u8]> {
+    let at = cuts.partition_point(|cut| **cut <= *smallest);
+    cuts.get(at).map(|cut| &**cut).filter(|cut| *cut <= largest)
+}
+
 impl Layout {
-    /// True if it is the same value as `other`, not merely an equal one.
-    pub(crate) fn is(&self, other: &Layout) -> bool {
-        Arc::ptr_eq(&self.ids, &other.ids) || self == other
+    /// True if it has the same partitions as `other`, whatever their ranges are.
+    pub(crate) fn has_parts_of(&self, other: &Layout) -> bool {
+        Arc::ptr_eq(&self.ids, &other.ids) || (self.ids == other.ids && self.cuts == other.cuts)
     }
 
     /// The partitions, in key order.
@@ -44,6 +82,16 @@ impl Layout {
     /// The borders, in key order.
     pub(crate) fn cuts(&self) -> &Arc<[Box<[u8]>]> {
         &self.cuts
+    }
+
+    /// The borders of ranges, in key order.
+    pub(crate) fn ranges(&self) -> &Arc<[Box<[u8]>]> {
+        &self.ranges
+    }
+
+    /// The borders of ranges inside the partition with index `i`.
+    pub(crate) fn ranges_of(&self, i: usize) -> &[Box<[u8]>] {
+        within(&self.ranges, self.range(i))
     }
 
     /// The index of the partition that holds `key`.
@@ -66,6 +114,18 @@ impl Layout {
             .checked_sub(1)
             .map_or(&[][..], |before| &self.cuts[before]);
         (from, self.cuts.get(i).map(|to| &**to))
+    }
+
+    /// The keys of the range that holds `key`, in the partition with index `i`.
+    pub(crate) fn range_of(&self, i: usize, key: &[u8]) -> PartRange<'_> {
+        let (from, to) = self.range(i);
+        let cuts = self.ranges_of(i);
+        let at = cuts.partition_point(|cut| **cut <= *key);
+        let before = at.checked_sub(1).map(|before| &*cuts[before]);
+        (
+            before.unwrap_or(from),
+            cuts.get(at).map(|cut| &**cut).or(to),
+        )
     }
 
     /// The indexes of the partitions that have any of these keys.
@@ -113,16 +173,50 @@ impl Layout {
         Ok(Layout {
             ids: ids.collect(),
             cuts: pairs.iter().map(|(cut, _)| cut.as_slice().into()).collect(),
+            ranges: self.ranges.clone(),
         })
     }
 
-    /// The first border after `smallest` that is not after `largest`: one that a table of these
-    /// bounds would cross.
-    pub(crate) fn crossed_by(&self, smallest: &[u8], largest: &[u8]) -> Option<&[u8]> {
-        let at = self.part_of(smallest);
-        self.cuts
-            .get(at)
-            .map(|cut| &**cut)
-            .filter(|cut| *cut <= largest)
+    /// This layout without the borders of ranges `dropped`, and with `added`. The error is the name
+    /// of the invariant that this would break.
+    pub(crate) fn with_ranges(
+        self,
+        dropped: &[Vec<u8>],
+        added: &[Vec<u8>],
+    ) -> Result<Layout, &'static str> {
+        if dropped.is_empty() && added.is_empty() {
+            return Ok(self);
+        }
+        let mut ranges = self.ranges.to_vec();
+        for cut in dropped {
+            let at = ranges.binary_search_by(|key| (**key).cmp(cut));
+            ranges.remove(at.map_err(|_| "confined: a border of ranges that is not there")?);
+        }
+        for cut in added {
+            let at = ranges.binary_search_by(|key| (**key).cmp(cut));
+            let is_border = self.cuts.binary_search_by(|key| (**key).cmp(cut)).is_ok();
+            match at {
+                Err(at) if !cut.is_empty() && !is_border => {
+                    ranges.insert(at, cut.as_slice().into());
+                }
+                _ => return Err("confined: a border that is there already"),
+            }
+        }
+        Ok(Layout {
+            ranges: ranges.into(),
+            ..self
+        })
+    }
+
+    /// The first border that a table of `level` with these bounds would cross.
+    pub(crate) fn crossed_by(
+        &self,
+        level: Level,
+        smallest: &[u8],
+        largest: &[u8],
+    ) -> Option<&[u8]> {
+        let of_parts = crossed(&self.cuts, smallest, largest);
+        let of_ranges = || crossed(&self.ranges, smallest, largest).filter(|_| !level.is_zero());
+        of_parts.or_else(of_ranges)
     }
 }

@@ -34,6 +34,7 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         filter_left: id * 7,
         appends: id,
         superseded_bytes: id * 3,
+        hides: id * 9,
     }
 }
 
@@ -62,6 +63,8 @@ fn edit(id: u64) -> Edit {
         drop: vec![],
         cuts_added: vec![],
         cuts_dropped: vec![],
+        ranges_added: vec![],
+        ranges_dropped: vec![],
         pm: Some(PmPairing { generation: 6 }),
         evicted: Some(Evicted {
             tree: 7,
@@ -346,7 +349,7 @@ fn another_format_version_is_incompatible() {
         assert_eq!(error.kind(), ErrorKind::Incompatible);
         for part in [
             format!("format version {other}"),
-            "versions 3 to 5".to_owned(),
+            "versions 3 to 6".to_owned(),
         ] {
             assert!(error.to_string().contains(&part), "{error}");
         }
@@ -525,4 +528,57 @@ fn no_table_crosses_a_border() {
     assert!(apply(drop("e")).unwrap_err().starts_with("bordered"));
     assert_eq!(apply(drop("d")), Ok(2));
     assert_eq!(apply(adds(3, Level(0), "a", "z")), Ok(2));
+}
+
+/// Borders of ranges survive a record and a snapshot. No table below level 0 crosses one, and a
+/// border of partitions takes the place of one.
+#[test]
+fn no_table_below_level_0_crosses_a_border_of_ranges() {
+    let mut version = Version::default();
+    let mut apply = |edit: Edit| {
+        let mut next = version.clone();
+        next.apply(&Edit::decode(&edit.encode()).unwrap())?;
+        version = next;
+        let mut again = Version::default();
+        again.apply(&version.snapshot()).unwrap();
+        assert_eq!(again.layout, version.layout);
+        Ok::<_, &'static str>(version.layout.ranges().len())
+    };
+    let adds = |id, level, smallest, largest| Edit {
+        add: vec![(level, table(id, smallest, largest))],
+        ..Edit::default()
+    };
+    let range = |key: &str| Edit {
+        ranges_added: vec![key.into()],
+        ..Edit::default()
+    };
+    let drop = |key: &str| Edit {
+        ranges_dropped: vec![key.into()],
+        ..Edit::default()
+    };
+    assert_eq!(apply(adds(1, Level(0), "a", "m")), Ok(0));
+    assert_eq!(apply(adds(2, Level(2), "a", "c")), Ok(0));
+    assert_eq!(apply(range("d")), Ok(1));
+    for key in ["b", "c"] {
+        assert!(apply(range(key)).unwrap_err().starts_with("bordered"));
+    }
+    assert!(apply(range("d")).unwrap_err().starts_with("confined"));
+    let refused = apply(adds(3, Level(1), "c", "d")).unwrap_err();
+    assert!(refused.starts_with("bordered"), "{refused}");
+    assert_eq!(apply(adds(3, Level(1), "d", "z")), Ok(1));
+    assert_eq!(apply(adds(4, Level(0), "a", "z")), Ok(1));
+    assert!(apply(drop("e")).unwrap_err().starts_with("confined"));
+    // Tables of level 0 cross a border of ranges, but none of partitions.
+    let cut = |key: &str| Edit {
+        cuts_added: vec![(key.into(), PartId(1))],
+        ranges_dropped: vec![key.into()],
+        ..Edit::default()
+    };
+    assert!(apply(cut("d")).unwrap_err().starts_with("bordered"));
+    let without = Edit {
+        drop: vec![(Level(0), FileId(1)), (Level(0), FileId(4))],
+        ..cut("d")
+    };
+    assert_eq!(apply(without), Ok(0));
+    assert!(apply(range("d")).unwrap_err().starts_with("confined"));
 }

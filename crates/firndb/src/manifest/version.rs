@@ -5,7 +5,8 @@
 //! 2. `fresh`: an edit adds only file ids that do not exist yet.
 //! 3. `disjoint`: tables of a level below 0 do not overlap, and are in key order.
 //! 4. `bordered`: partition borders are distinct, and no table crosses one.
-//! 5. `rising`: edit ids and sequence numbers do not fall.
+//! 5. `confined`: borders of ranges are distinct, and no table below level 0 crosses one.
+//! 6. `rising`: edit ids and sequence numbers do not fall.
 
 use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use super::evicted::Evicted;
@@ -113,22 +114,36 @@ impl Version {
     }
 
     fn move_borders(&mut self, edit: &Edit) -> Result<(), &'static str> {
-        if edit.cuts_added.is_empty() && edit.cuts_dropped.is_empty() {
-            return Ok(());
+        if !edit.cuts_added.is_empty() || !edit.cuts_dropped.is_empty() {
+            self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
+            self.parts_made = self.parts_made.max(self.layout.next_id().0);
         }
-        self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
-        self.parts_made = self.parts_made.max(self.layout.next_id().0);
-        let is_crossed = |table: &Arc<TableMeta>| self.is_crossed_by(table);
-        match self.tables().any(is_crossed) {
+        let layout = std::mem::take(&mut self.layout);
+        self.layout = layout.with_ranges(&edit.ranges_dropped, &edit.ranges_added)?;
+        let cuts = edit.cuts_added.iter().map(|(cut, _)| (cut, Level::ZERO));
+        let ranges = edit.ranges_added.iter().map(|cut| (cut, Level(1)));
+        match cuts
+            .chain(ranges)
+            .any(|(cut, from)| self.crosses(cut, from))
+        {
             true => Err("bordered: a table that crosses a border"),
             false => Ok(()),
         }
     }
 
-    fn is_crossed_by(&self, table: &TableMeta) -> bool {
-        self.layout
-            .crossed_by(&table.smallest, &table.largest)
-            .is_some()
+    /// True if a table of level `from` or below crosses `cut`.
+    fn crosses(&self, cut: &[u8], from: Level) -> bool {
+        let of_level = |(level, tables): (Level, &Tables)| match level {
+            Level::ZERO => tables
+                .iter()
+                .any(|table| *table.smallest < *cut && *table.largest >= *cut),
+            _ => {
+                let at = tables.partition_point(|table| *table.smallest < *cut);
+                at > 0 && *tables[at - 1].largest >= *cut
+            }
+        };
+        let levels = self.levels.iter().filter(|(level, _)| *level >= from);
+        levels.into_iter().any(of_level)
     }
 
     /// The number of the next partition.
@@ -237,7 +252,10 @@ impl Version {
     }
 
     fn add(&mut self, level: Level, table: &TableMeta) -> Result<(), &'static str> {
-        if self.is_crossed_by(table) {
+        let crossed = self
+            .layout
+            .crossed_by(level, &table.smallest, &table.largest);
+        if crossed.is_some() {
             return Err("bordered: a table that crosses a border");
         }
         let tables = Arc::make_mut(self.levels.get_or_add(level));
@@ -319,6 +337,13 @@ impl Version {
             drop: Vec::new(),
             cuts_added: self.layout.pairs().collect(),
             cuts_dropped: Vec::new(),
+            ranges_added: self
+                .layout
+                .ranges()
+                .iter()
+                .map(|cut| cut.to_vec())
+                .collect(),
+            ranges_dropped: Vec::new(),
             pm: self.pm,
             evicted: self.evicted.clone(),
             evicted_through: Some(self.evicted_through),

@@ -5,7 +5,7 @@ mod builder;
 pub(crate) mod tuning;
 
 use crate::event::EventListener;
-use crate::options::tuning::{BladeTuning, TlsmTuning, Tuning};
+use crate::options::tuning::{BladeTuning, PmdbTuning, TlsmTuning, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::Executor;
 use firn_base::key::prefix_end;
@@ -41,6 +41,10 @@ pub enum Profile {
     /// each partition decide when they are merged there and when they leave for the SSD (PM-Blade,
     /// ICDE 2023). Without a pool that is durable at the fence, all tables are files.
     Blade,
+    /// Flushed tables of a partition are merged and cut at the borders of its key ranges. Each
+    /// range keeps a stack of tables that overlap, and is merged when that is too high (PMDB, IEEE
+    /// TC 2022). A byte is written as often whatever the database's size.
+    Pmdb,
 }
 
 impl Profile {
@@ -51,16 +55,18 @@ impl Profile {
             Profile::Lab => 2,
             Profile::Tlsm => 3,
             Profile::Blade => 4,
+            Profile::Pmdb => 5,
         }
     }
 
     /// All profiles of this version.
-    pub const ALL: [Profile; 5] = [
+    pub const ALL: [Profile; 6] = [
         Profile::Classic,
         Profile::Block,
         Profile::Lab,
         Profile::Tlsm,
         Profile::Blade,
+        Profile::Pmdb,
     ];
 
     fn name(self) -> &'static str {
@@ -70,6 +76,7 @@ impl Profile {
             Profile::Lab => "lab",
             Profile::Tlsm => "tlsm",
             Profile::Blade => "blade",
+            Profile::Pmdb => "pmdb",
         }
     }
 
@@ -94,7 +101,7 @@ impl FromStr for Profile {
             .find(|profile| profile.name() == text)
             .ok_or_else(|| {
                 Error::invalid(format!(
-                    "unknown profile `{text}`: this version has `classic`, `block`, `lab`, `tlsm` and `blade`"
+                    "unknown profile `{text}`: this version has `classic`, `block`, `lab`, `tlsm`, `blade` and `pmdb`"
                 ))
             })
     }
@@ -337,7 +344,7 @@ impl Options {
     pub(crate) fn concurrency(&self) -> Concurrency {
         self.compaction_concurrency.unwrap_or(match self.profile {
             Profile::Blade => Concurrency::FlushCoroutine,
-            Profile::Classic | Profile::Block | Profile::Lab | Profile::Tlsm => {
+            Profile::Classic | Profile::Block | Profile::Lab | Profile::Tlsm | Profile::Pmdb => {
                 Concurrency::Threads
             }
         })
@@ -389,7 +396,7 @@ impl Options {
     /// True if compactions may append to tables, where that is cheaper.
     pub(crate) fn appends(&self) -> bool {
         match self.profile {
-            Profile::Classic | Profile::Tlsm | Profile::Blade => false,
+            Profile::Classic | Profile::Tlsm | Profile::Blade | Profile::Pmdb => false,
             Profile::Block => true,
             Profile::Lab => self.tuning.lab.block_grained,
         }
@@ -403,6 +410,19 @@ impl Options {
     /// The parameters of sorted tables in persistent memory, if the profile has them.
     pub(crate) fn sorted(&self) -> Option<&BladeTuning> {
         (self.profile == Profile::Blade).then_some(&self.tuning.blade)
+    }
+
+    /// The parameters of ranges with stacks of tables, if the profile has them.
+    pub(crate) fn ranges(&self) -> Option<&PmdbTuning> {
+        (self.profile == Profile::Pmdb).then_some(&self.tuning.pmdb)
+    }
+
+    /// The number of levels: as many as the limits name, or as stacks need.
+    pub(crate) fn levels(&self) -> usize {
+        match self.ranges() {
+            Some(ranges) => ranges.levels(),
+            None => self.limits.levels,
+        }
     }
 
     /// The fewest levels: one whose tables overlap, and one below it; with sorted tables in

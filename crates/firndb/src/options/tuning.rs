@@ -14,6 +14,8 @@ pub struct Tuning {
     pub tlsm: TlsmTuning,
     /// Parameters of profile `blade`.
     pub blade: BladeTuning,
+    /// Parameters of profile `pmdb`.
+    pub pmdb: PmdbTuning,
 }
 
 /// Parameters of level 0 in persistent memory, in profile `lab` (LAB-DB, 3.2).
@@ -318,6 +320,67 @@ impl BladeTuning {
 
 const TABLE_BYTES_MIN: u64 = 16 << 10;
 const TABLE_BYTES_MAX: u64 = 64 << 20;
+
+/// Parameters of partitions whose ranges have stacks of tables, in profile `pmdb` (PMDB, 3.2).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PmdbTuning {
+    /// The flushed tables of a partition from which they are merged into its ranges, and the tables
+    /// over one key of a range from which it is merged, 1 to 60. Default: 10, as in the paper.
+    pub max_io: usize,
+    /// The tables' worth of bytes of a range that was merged from which it is divided, 1 to 1,000.
+    /// Default: 20, as in the paper.
+    pub range_tables: u64,
+    /// The largest table, in bytes, 16 KiB to 64 MiB, if `Limits::table_bytes` is not less.
+    /// Default: 2 MiB, as in the paper.
+    pub table_bytes: u64,
+    /// The share of a range's entries that newer ones in the range hide from which it is merged, 0
+    /// to 1; with 1 never. Default: 0.3, as in the paper.
+    pub invalid_share: f64,
+    /// The scans from which a range is merged. Default: by cost.
+    pub seeks: Seeks,
+}
+
+/// The scans that begin in a range, and enter several tables there, from which it is merged, in
+/// profile `pmdb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seeks {
+    /// Merge when the tables that scans entered, beyond one each, have cost as much as the merge.
+    Cost,
+    /// Merge after so many scans. The paper uses 3, which rewrites a range for each three scans.
+    Count(u64),
+    /// Never merge because of scans.
+    Off,
+}
+
+impl Default for PmdbTuning {
+    fn default() -> Self {
+        Self {
+            max_io: 10,
+            range_tables: 20,
+            table_bytes: 2 << 20,
+            invalid_share: 0.3,
+            seeks: Seeks::Cost,
+        }
+    }
+}
+
+impl PmdbTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        within("pmdb.max_io", self.max_io as f64, 1.0, 60.0)?;
+        within("pmdb.range_tables", self.range_tables as f64, 1.0, 1000.0)?;
+        let (least, most) = (TABLE_BYTES_MIN as f64, TABLE_BYTES_MAX as f64);
+        within("pmdb.table_bytes", self.table_bytes as f64, least, most)?;
+        within("pmdb.invalid_share", self.invalid_share, 0.0, 1.0)
+    }
+
+    /// The number of levels: the flushed tables, the levels of a stack, and below them that of what
+    /// a merge of a whole range makes.
+    pub(crate) fn levels(&self) -> usize {
+        self.max_io + 2
+    }
+}
 
 /// A parameter with one value for middle levels and one for the last level, which holds most of the
 /// data.

@@ -1,6 +1,6 @@
 //! One level of a partition, and its derivation from the level before a change.
 
-use crate::manifest::{TableMeta, Tables};
+use crate::manifest::{PartRange, TableMeta, Tables};
 use crate::read::table_run::TableRun;
 use firn_base::key_prefixes::KeyPrefixes;
 use std::sync::Arc;
@@ -91,6 +91,16 @@ impl LevelRuns {
             .runs
             .partition_point(|run| run.meta.smallest.as_slice() <= largest);
         self.runs.get(from..to).unwrap_or(&[])
+    }
+
+    /// The runs that begin within `range`, of a sorted level that ends at its borders.
+    pub(crate) fn within(&self, (from, to): PartRange<'_>) -> &[Arc<TableRun>] {
+        let begins = |run: &Arc<TableRun>, key: &[u8]| *run.meta.smallest < *key;
+        let first = self.runs.partition_point(|run| begins(run, from));
+        let end = to.map_or(self.runs.len(), |to| {
+            self.runs.partition_point(|run| begins(run, to))
+        });
+        self.runs.get(first..end).unwrap_or(&[])
     }
 
     /// The run of a sorted level that may hold `key`.

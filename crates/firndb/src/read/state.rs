@@ -127,7 +127,7 @@ impl ReadState {
         levels: usize,
     ) -> ReadState {
         let layout = version.layout.clone();
-        if !layout.is(&self.layout) || matches!(touched, Touched::All) {
+        if !layout.has_parts_of(&self.layout) || matches!(touched, Touched::All) {
             let parts = self.rebuilt(version, tables, levels);
             return ReadState {
                 layout,
@@ -146,6 +146,7 @@ impl ReadState {
             }
         }
         ReadState {
+            layout,
             parts: parts.into(),
             ..self.clone()
         }

@@ -35,7 +35,8 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
         &options(0),
         counters,
         Cause::Compaction,
-    );
+    )
+    .unwrap();
     let mut old = BlocksIter::new(
         table.clone(),
         dirty.blocks.clone(),

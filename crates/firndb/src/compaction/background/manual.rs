@@ -215,6 +215,7 @@ impl Engine {
             dead_share_max: f64::INFINITY,
             evicting: true,
             tuning: &self.options.tuning,
+            ranges: self.options.ranges(),
             chunk_bytes: 0,
             wanted: &[],
             sizes: self.partition_sizes(state, pm),

@@ -278,18 +278,8 @@ fn pick_by_space(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// free is held for read points that have ended. Otherwise no input from above might ever reach it,
 /// least of all in the deepest level.
 fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let is_due = |(level, run): &(Level, &Arc<TableRun>)| {
-        // While tables grow they may have twice as many dead bytes.
-        let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
-        let is_free = !level.is_zero() && !facts.busy.has(run);
-        let has_much = || {
-            run.meta
-                .holds_much_that_may_go(facts.oldest, has_below(part, *level, run))
-        };
-        is_free && ((facts.idle && run.meta.dead_bytes as f64 > dead_max) || has_much())
-    };
-    if let Some((level, run)) = part.tables().find(is_due) {
-        return Some(rewrite(id, level, run));
+    if let Some(rewrite) = pick_stale(id, part, facts) {
+        return Some(rewrite);
     }
     // The entries that a table's tombstones hide are below, and are removed with them.
     let hides_much = |(level, run): &(Level, &Arc<TableRun>)| {
@@ -304,6 +294,23 @@ fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
         std::slice::from_ref(run)
     };
     plan_for(id, part, level, inputs, facts, Reason::Space)
+}
+
+/// Rewrites one table in its place, because most of the space it could free is held for read points
+/// that have ended.
+pub(super) fn pick_stale(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let is_due = |(level, run): &(Level, &Arc<TableRun>)| {
+        // While tables grow they may have twice as many dead bytes.
+        let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
+        let is_free = !level.is_zero() && !facts.busy.has(run);
+        let has_much = || {
+            run.meta
+                .holds_much_that_may_go(facts.oldest, has_below(part, *level, run))
+        };
+        is_free && ((facts.idle && run.meta.dead_bytes as f64 > dead_max) || has_much())
+    };
+    let (level, run) = part.tables().find(is_due)?;
+    Some(rewrite(id, level, run))
 }
 
 /// True if a level below `level` has keys in the range of `run`.

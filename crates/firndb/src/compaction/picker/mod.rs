@@ -4,6 +4,7 @@
 mod costs;
 mod leveled;
 mod partitions;
+mod ranges;
 #[cfg(test)]
 mod tests;
 mod tiering;
@@ -12,13 +13,14 @@ mod trees;
 pub(crate) use self::costs::weigh;
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
-pub(crate) use self::partitions::{Sizes, WantedCuts, wanted, within};
+pub(crate) use self::partitions::{Sizes, WantedCuts, wanted};
+pub(crate) use self::ranges::measure;
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
 use crate::compaction::plan::{BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId};
-use crate::options::tuning::Tuning;
+use crate::options::tuning::{PmdbTuning, Tuning};
 use crate::read::state::ReadState;
 use crate::upper::Upper;
 use firn_base::{FileId, Limits, SeqNo};
@@ -49,6 +51,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) evicting: bool,
     /// The parameters of the profiles.
     pub(crate) tuning: &'a Tuning,
+    /// The parameters of ranges with stacks of tables, in profiles that have them.
+    pub(crate) ranges: Option<&'a PmdbTuning>,
     /// Bytes of values that an eviction takes.
     pub(crate) chunk_bytes: u64,
     /// Keys at which partitions are to be divided, ascending.
@@ -72,7 +76,10 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         return Some(border);
     }
     let picked = match (state.upper(), facts.pm) {
-        (None, None) => leveled::pick(state, facts),
+        (None, None) => match facts.ranges {
+            Some(tuning) => ranges::pick(state, facts, tuning),
+            None => leveled::pick(state, facts),
+        },
         (None, Some(PmFacts::Lists(lists))) => tiering::pick(state, facts, lists),
         (None, Some(PmFacts::Sorted(tables))) => costs::pick(state, facts, tables),
         (Some(Upper::Trees(_)), _) => return trees::pick(state, facts),
@@ -85,10 +92,14 @@ pub(crate) fn sizes(
     state: &ReadState,
     limits: &Limits,
     pm: Option<&PmFacts>,
+    ranges: Option<&PmdbTuning>,
     buffer_bytes: u64,
 ) -> Sizes {
     match pm {
-        None | Some(PmFacts::Lists(_)) => Sizes::of(limits),
+        None | Some(PmFacts::Lists(_)) => match ranges {
+            Some(tuning) => ranges::sizes(limits, tuning, buffer_bytes),
+            None => Sizes::of(limits),
+        },
         Some(PmFacts::Sorted(tables)) => costs::sizes(state, limits, tables, buffer_bytes),
     }
 }
@@ -110,6 +121,9 @@ pub(crate) fn pick_manual(
     after: Option<&[u8]>,
     facts: &Facts<'_>,
 ) -> Option<Plan> {
+    if let Some(tuning) = facts.ranges {
+        return ranges::pick_manual(state, level, range, after, facts, tuning);
+    }
     let plan = leveled::pick_manual(state, level, range, after, facts)?;
     Some(placed(plan, state, facts))
 }
@@ -149,6 +163,7 @@ pub(crate) fn debt(
     state: &ReadState,
     limits: &Limits,
     tuning: &Tuning,
+    ranges: Option<&PmdbTuning>,
     buffer_bytes: u64,
     pm: Option<&PmFacts>,
 ) -> Debt {
@@ -158,6 +173,10 @@ pub(crate) fn debt(
         None => {}
         Some(PmFacts::Lists(lists)) => debt.add(&[tiering::pressure(lists, buffer_bytes)]),
         Some(PmFacts::Sorted(tables)) => return costs::debt(state, limits, tables),
+    }
+    if let Some(tuning) = ranges {
+        ranges::add_debt(&mut debt, state, limits, tuning);
+        return debt;
     }
     for part in state.parts.iter() {
         debt.bytes += leveled::excess_bytes(part, limits);

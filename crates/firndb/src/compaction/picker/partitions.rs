@@ -10,10 +10,10 @@
 //! 3. A border that is wanted is forgotten by a crash, which leaves nothing but tables that end
 //!    there.
 
-use super::Facts;
 use super::leveled::{pick_level0, rewrite};
+use super::{Facts, ranges};
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
-use crate::manifest::{Level, PartId, PartRange};
+use crate::manifest::{Level, PartId, evenly, within};
 use crate::read::state::{LevelRuns, Part, ReadState};
 use crate::read::table_run::TableRun;
 use firn_base::Limits;
@@ -88,9 +88,7 @@ pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: &[Box<[u8]>]) -> 
         }
         let mut cuts = within(before, state.layout.range(at)).to_vec();
         if cuts.is_empty() {
-            let (from, _) = state.layout.range(at);
-            cuts = borders_of(part, pieces);
-            cuts.retain(|cut| **cut > *from);
+            cuts = borders_of(state, at, part, pieces);
         }
         cuts.truncate(room);
         room -= cuts.len();
@@ -99,35 +97,26 @@ pub(crate) fn wanted(state: &ReadState, sizes: &Sizes, before: &[Box<[u8]>]) -> 
     wanted
 }
 
-/// The keys among the ascending `cuts` that are inside `range` and not at its ends.
-pub(crate) fn within<'a>(cuts: &'a [Box<[u8]>], (from, to): PartRange<'_>) -> &'a [Box<[u8]>] {
-    let begin = cuts.partition_point(|cut| **cut <= *from);
-    let end = to.map_or(cuts.len(), |to| cuts.partition_point(|cut| **cut < *to));
-    &cuts[begin..end.max(begin)]
-}
-
-/// The first keys of the tables that divide the lowest level with several into `pieces` of about
-/// the same size.
-fn borders_of(part: &Part, pieces: usize) -> WantedCuts {
+/// The first keys of the ranges or, without ranges, of the tables of the lowest level with several,
+/// that divide `part`, the one with index `at`, into `pieces` of about the same size.
+fn borders_of(state: &ReadState, at: usize, part: &Part, pieces: usize) -> WantedCuts {
+    let ranges = state.layout.ranges_of(at);
+    if !ranges.is_empty() {
+        let stacks = ranges::stacks(part, state.layout.range(at), ranges);
+        return evenly(
+            stacks.iter().map(|stack| (stack.from, stack.bytes())),
+            pieces,
+        );
+    }
     let has_some = |level: &&Arc<LevelRuns>| level.sorted && level.runs.len() > 1;
     let Some(level) = part.levels.values().rev().find(has_some) else {
         return Vec::new();
     };
-    let piece = level.live_bytes().div_ceil(pieces as u64).max(1);
-    let (mut cuts, mut before) = (WantedCuts::new(), 0);
-    let mut next = piece;
-    for (i, run) in level.runs.iter().enumerate() {
-        before += run.meta.live_bytes();
-        if before > next {
-            // The first table cannot begin a second partition.
-            let begins = &level.runs[i.max(1)].meta.smallest;
-            if cuts.last().is_none_or(|last| **last < **begins) {
-                cuts.push(begins.as_slice().into());
-            }
-            next = before.div_ceil(piece) * piece;
-        }
-    }
-    cuts
+    let tables = level.runs.iter();
+    evenly(
+        tables.map(|run| (&*run.meta.smallest, run.meta.live_bytes())),
+        pieces,
+    )
 }
 
 /// A wanted border that nothing is in the way of any more. It comes before other work, because the
@@ -156,7 +145,10 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 fn pick_division(state: &ReadState, cut: &[u8], facts: &Facts<'_>) -> Option<Plan> {
     let (id, part) = part_with(state, cut);
     match crossing(part, cut)? {
-        (Level::ZERO, _) => pick_level0(id, part, facts),
+        (Level::ZERO, _) => match facts.ranges {
+            Some(tuning) => ranges::pick_partition(state, id, part, facts, tuning),
+            None => pick_level0(id, part, facts),
+        },
         (level, run) if !facts.busy.has(run) => Some(Plan {
             reason: Reason::Partition,
             ..rewrite(id, level, run)

@@ -5,6 +5,7 @@
 //! limits: level0_trigger=4         changes of `Limits::tiny`
 //! facts: at_rest inputs=2          changes of the facts
 //! border: m                        partitions end before this key
+//! ranges: d p                      ranges inside them end before these keys
 //! level 0: new:a-z a-c/40          tables, newest first in level 0
 //! busy: a-c                        tables that running jobs have
 //! wanted: k ...                    the borders that are wanted
@@ -16,15 +17,16 @@
 //! KiB and ten entries, and is called by its name or else by its keys. `facts: pm=KiB tiering=lru`
 //! gives lists that much persistent memory, of which those of the state take their size and
 //! `other=KiB` more. `facts: sorted=KiB` does the same for sorted tables, those with `pm`;
-//! `hits=KEY/n` and `wasted=KEY/n` are reads of the partition that holds the key. To change the
-//! answers of all cases, run the tests with `FIRN_REWRITE=1` and read the difference.
+//! `hits=KEY/n` and `wasted=KEY/n` are reads of the partition that holds the key. `stacks=n` lets
+//! ranges have stacks of n tables and a base, and be divided at a table's worth of bytes. To change
+//! the answers of all cases, run the tests with `FIRN_REWRITE=1` and read the difference.
 
 use super::*;
 use crate::blade::{Costs, SortedFacts};
-use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan, Reason};
+use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
 use crate::manifest::{Edit, Level, PartId, Place, TableMeta, Version};
-use crate::options::tuning::{BladeModels, BladeTuning, Tiering, TlsmTuning, Tuning};
+use crate::options::tuning::{BladeModels, BladeTuning, PmdbTuning, Tiering, TlsmTuning, Tuning};
 use crate::read::state::ReadState;
 use crate::read::table_run::{TableCache, TableRun};
 use crate::tlsm::ListFacts;
@@ -40,6 +42,7 @@ struct Case {
     limits: Limits,
     facts: Vec<(String, String)>,
     borders: Vec<String>,
+    ranges: Vec<String>,
     tables: Vec<(Level, TableMeta)>,
     names: BTreeMap<FileId, String>,
     busy: Vec<String>,
@@ -58,25 +61,13 @@ fn setting(word: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Flush => "flush",
-        Reason::Size => "size",
-        Reason::Seeks => "seeks",
-        Reason::Space => "space",
-        Reason::Evict => "evict",
-        Reason::Promote => "promote",
-        Reason::Manual => "manual",
-        Reason::Partition => "partition",
-    }
-}
-
 impl Case {
     fn new() -> Case {
         Case {
             limits: Limits::tiny(),
             facts: Vec::new(),
             borders: Vec::new(),
+            ranges: Vec::new(),
             tables: Vec::new(),
             names: BTreeMap::new(),
             busy: Vec::new(),
@@ -92,6 +83,7 @@ impl Case {
             "level0_rest" => self.limits.level0_rest = number as usize,
             "levels" => self.limits.levels = number as usize,
             "partitions_max" => self.limits.partitions_max = number as usize,
+            "table_kib" => self.limits.table_bytes = number << 10,
             "partition_kib" => self.limits.partition_bytes = number << 10,
             _ => panic!("unknown limit {name}"),
         }
@@ -135,12 +127,29 @@ impl Case {
             cuts_added: cuts
                 .map(|(i, key)| (key.clone().into_bytes(), PartId(i as u32 + 1)))
                 .collect(),
+            ranges_added: self
+                .ranges
+                .iter()
+                .map(|key| key.clone().into_bytes())
+                .collect(),
             ..Edit::default()
         };
         let mut version = Version::default();
         version.apply(&edit).unwrap();
         let tables = TableCache::of_test();
-        ReadState::new(Vec::new(), &version, &tables, self.limits.levels).with_heat()
+        let levels = self
+            .stacks()
+            .map_or(self.limits.levels, |stacks| stacks.levels());
+        ReadState::new(Vec::new(), &version, &tables, levels).with_heat()
+    }
+
+    fn stacks(&self) -> Option<PmdbTuning> {
+        let fact = self.facts.iter().find(|(fact, _)| fact == "stacks")?;
+        Some(PmdbTuning {
+            max_io: fact.1.parse().unwrap(),
+            range_tables: 1,
+            ..PmdbTuning::default()
+        })
     }
 
     fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a TableRun) {
@@ -160,7 +169,7 @@ impl Case {
         }
         let wanted = self.wanted.iter().map(|cut| cut.as_bytes().into());
         let wanted: WantedCuts = wanted.collect();
-        let tuning = Tuning::default();
+        let (tuning, stacks) = (Tuning::default(), self.stacks());
         let pm = self.lists(state).map(PmFacts::Lists);
         let pm = pm.or_else(|| self.sorted(state).map(PmFacts::Sorted));
         let mut facts = Facts {
@@ -176,6 +185,7 @@ impl Case {
             dead_share_max: 0.2,
             evicting: false,
             tuning: &tuning,
+            ranges: stacks.as_ref(),
             chunk_bytes: 0,
             wanted: &wanted,
             sizes: Sizes::of(&self.limits),
@@ -193,7 +203,8 @@ impl Case {
                 "inputs" => facts.level0_inputs_max = value.parse().unwrap(),
                 "buffer" => facts.buffer_bytes = value.parse::<u64>().unwrap() << 10,
                 "leaving" => facts.evicting = true,
-                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" | "no_internal" => {}
+                "pm" | "tiering" | "other" | "sorted" | "evicting" | "models" | "no_internal"
+                | "stacks" => {}
                 "hits" | "wasted" => {
                     let (key, count) = value.split_once('/').unwrap();
                     let heat = state.part(key.as_bytes()).heat.as_ref().unwrap();
@@ -289,11 +300,15 @@ impl Case {
             let id = plan.part.map_or(0, |part| part.0);
             write!(out, "partition {id}, ").unwrap();
         }
-        write!(out, "{}: ", reason(plan.reason)).unwrap();
+        write!(out, "{}: ", plan.reason.name()).unwrap();
         let key = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         match &plan.border {
             Some(Border::Add(cut)) => return out + "divide at " + &key(cut),
             Some(Border::Drop(cut)) => return out + "join at " + &key(cut),
+            Some(Border::AddRanges(cuts)) => {
+                let cuts: Vec<String> = cuts.iter().map(|cut| key(cut)).collect();
+                return out + "ranges at " + &cuts.join(" ");
+            }
             None => {}
         }
         let how = match plan.how {
@@ -306,7 +321,14 @@ impl Case {
         let (upper, same) = (names(true), names(false));
         let sides = [upper, same].into_iter().filter(|side| !side.is_empty());
         let inputs = sides.collect::<Vec<_>>().join(" + ");
-        write!(out, "{how} {inputs} -> {}", plan.level).unwrap();
+        write!(out, "{how} {inputs} -> ").unwrap();
+        match &plan.by_range {
+            None => write!(out, "{}", plan.level).unwrap(),
+            Some(by) => {
+                let levels: Vec<String> = by.levels.iter().map(Level::to_string).collect();
+                out += &levels.join(" ");
+            }
+        }
         match plan.medium {
             Medium::Pm => out + " in PM",
             Medium::Ssd => out,
@@ -340,7 +362,14 @@ impl Case {
                 }
             }
             ["debt"] => {
-                let debt = debt(&state, &self.limits, facts.tuning, 0, facts.pm);
+                let debt = debt(
+                    &state,
+                    &self.limits,
+                    facts.tuning,
+                    facts.ranges,
+                    0,
+                    facts.pm,
+                );
                 format!("{} KiB over the targets", debt.bytes >> 10)
             }
             _ => panic!("unknown question {question}"),
@@ -362,6 +391,7 @@ impl Case {
                     }),
                 "facts" => self.facts = words.iter().map(|word| setting(word)).collect(),
                 "border" => self.borders = words.iter().map(|&key| key.to_owned()).collect(),
+                "ranges" => self.ranges = words.iter().map(|&key| key.to_owned()).collect(),
                 "busy" => self.busy = words.iter().map(|&name| name.to_owned()).collect(),
                 "wanted" => self.wanted = words.iter().map(|&key| key.to_owned()).collect(),
                 _ => panic!("unknown line {line}"),
@@ -414,6 +444,11 @@ fn tiering() {
 #[test]
 fn costs() {
     run("costs.txt");
+}
+
+#[test]
+fn ranges() {
+    run("ranges.txt");
 }
 
 #[test]

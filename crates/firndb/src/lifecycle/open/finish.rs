@@ -124,7 +124,7 @@ impl Recovery {
         for memtable in &memtables {
             self.tables.add_buffer(memtable.capacity_bytes() as u64);
         }
-        let levels = self.options.limits.levels;
+        let levels = self.options.levels();
         let mut state = ReadState::new(memtables, manifest.version(), &self.tables, levels);
         self.tables.placed_are_swapped_in();
         state.flushed_through = flushed_through;
@@ -358,7 +358,7 @@ impl Recovery {
             counts: Counts {
                 io: self.counters,
                 user: Default::default(),
-                jobs: JobCounters::new(self.options.limits.levels),
+                jobs: JobCounters::new(self.options.levels()),
             },
             write_stall: WriteStall::new(self.clock.clone()),
             options: self.options,

@@ -1,0 +1,275 @@
+//! The rows of PMDB (docs/design/pmdb.md): the mechanisms of the design, each in a small database
+//! that shows it.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod rig;
+
+use firndb::{Options, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms};
+use rig::{Rig, flush, row, row_of_option};
+
+/// Stacks of four tables, and ranges of two. Nothing is merged at rest.
+fn stacks(options: &mut Options) {
+    options.limits.level0_rest = 100;
+    options.tuning.pmdb = PmdbTuning {
+        max_io: 4,
+        range_tables: 2,
+        ..PmdbTuning::default()
+    };
+}
+
+fn pmdb(rig: &Rig) -> PmdbStats {
+    rig.stats().design.pmdb.unwrap()
+}
+
+#[test]
+fn pmdb_holds_what_a_map_holds() {
+    for max_io in [1, 2, 4, 10] {
+        let mut rig = Rig::loaded(Profile::Pmdb, 6_000, |options| {
+            stacks(options);
+            options.tuning.pmdb.max_io = max_io;
+            options.limits.partitions_max = 8;
+            options.limits.partition_bytes = 100 << 10;
+        });
+        rig.check();
+        rig.delete_some();
+        rig.put(2_000, 1_000_000);
+        rig.check();
+        let rig = rig.reopened();
+        rig.check();
+        let rig = rig.killed();
+        rig.check();
+        rig.db.compact().unwrap();
+        rig.check();
+        assert_eq!(pmdb(&rig).height_most, 1, "{:?}", pmdb(&rig));
+        rig.db.verify().unwrap();
+    }
+}
+
+#[test]
+fn pmdb_02_partitions_are_divided_at_borders_of_ranges() {
+    row_of_option("partitions", |on| {
+        let rig = Rig::loaded(Profile::Pmdb, 10_000, |options| {
+            stacks(options);
+            if on {
+                options.limits.partitions_max = 16;
+                options.limits.partition_bytes = 150 << 10;
+            }
+        });
+        let found = pmdb(&rig);
+        assert!(found.partitions > 2, "{} partitions", found.partitions);
+        assert!(found.ranges > found.partitions, "{found:?}");
+        rig.check();
+        // Both kinds of borders outlive the process.
+        let rig = rig.killed();
+        let again = pmdb(&rig);
+        assert_eq!(
+            (again.partitions, again.ranges),
+            (found.partitions, found.ranges)
+        );
+        rig.check();
+    });
+}
+
+#[test]
+fn pmdb_03_a_flush_makes_a_table_of_the_stash() {
+    let mut rig = Rig::new(Profile::Pmdb, stacks);
+    for tables in 1..=3 {
+        rig.put(20, 1_000_000);
+        flush(&rig);
+        assert_eq!(pmdb(&rig).stash_tables, tables);
+    }
+    assert_eq!((pmdb(&rig).stash_merges, pmdb(&rig).height_most), (0, 0));
+    rig.check();
+}
+
+#[test]
+fn pmdb_04_a_merge_of_the_stash_rewrites_no_range() {
+    row(&mechanisms::PMDB_STACKS, "bytes of a merge", || {
+        let mut rig = Rig::loaded(Profile::Pmdb, 6_000, stacks);
+        rig.db.compact().unwrap();
+        let before = rig.stats();
+        let base: u64 = before.levels.iter().map(|level| level.bytes).sum();
+        for _ in 0..3 {
+            rig.put(20, 1_000_000);
+            flush(&rig);
+        }
+        assert_eq!(pmdb(&rig).stash_tables, 3);
+        let merged = |rig: &Rig| rig.stats().levels[0].compaction_read_bytes;
+        let read = merged(&rig);
+        rig.put(20, 1_000_000);
+        flush(&rig);
+        rig.db.wait_idle().unwrap();
+        let bytes = merged(&rig) - read;
+        assert!(
+            bytes > 0 && bytes < base / 4,
+            "bytes of a merge: {bytes} beside {base}"
+        );
+        assert_eq!(pmdb(&rig).height_most, 2, "{:?}", pmdb(&rig));
+        rig.check();
+    });
+}
+
+#[test]
+fn pmdb_05_a_large_range_is_divided() {
+    row(&mechanisms::PMDB_DIVIDE, "ranges", || {
+        let mut rig = Rig::loaded(Profile::Pmdb, 8_000, stacks);
+        let found = pmdb(&rig);
+        assert!(found.ranges > 3, "{} ranges", found.ranges);
+        rig.check();
+        // A merge of one reads no other.
+        rig.put(500, 1_000_000);
+        let (merges, read) = (pmdb(&rig).range_merges, rig.stats().levels);
+        let all: u64 = read.iter().map(|level| level.bytes).sum();
+        rig.db.compact().unwrap();
+        let after = rig.stats().levels;
+        let bytes = |levels: &[firndb::LevelStats]| -> u64 {
+            levels.iter().map(|level| level.compaction_read_bytes).sum()
+        };
+        let count = pmdb(&rig).range_merges - merges;
+        assert!((bytes(&after) - bytes(&read)) / count.max(1) < all / 2);
+        rig.check();
+    });
+}
+
+#[test]
+fn pmdb_05_ascending_keys_are_written_once() {
+    let mut rig = Rig::new(Profile::Pmdb, stacks);
+    for n in 0..6_000 {
+        rig.put_one(format!("key{n:08}").into_bytes());
+    }
+    flush(&rig);
+    rig.db.wait_idle().unwrap();
+    let stats = rig.stats();
+    let written: u64 = stats
+        .levels
+        .iter()
+        .map(|level| level.compaction_written_bytes)
+        .sum();
+    let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
+    assert!(written < bytes / 5, "{written} bytes merged of {bytes}");
+    assert!(pmdb(&rig).ranges > 2, "{:?}", pmdb(&rig));
+    rig.check();
+}
+
+#[test]
+fn pmdb_06_a_stack_is_merged_when_it_is_full() {
+    for max_io in [2, 6] {
+        let mut rig = Rig::new(Profile::Pmdb, |options| {
+            stacks(options);
+            options.tuning.pmdb.max_io = max_io;
+        });
+        let mut most = 0;
+        for _ in 0..60 {
+            rig.put(100, 1_000_000);
+            most = most.max(pmdb(&rig).height_most);
+        }
+        let found = pmdb(&rig);
+        // The base, and so many over it.
+        assert!(
+            most <= max_io + 1 && most > max_io / 2,
+            "{most} levels of {max_io}"
+        );
+        assert!(found.range_merges > 0, "{found:?}");
+        // Once for many merges of the stash, not for each of its tables.
+        assert!(
+            found.range_merges
+                <= found.stash_merges * found.ranges as u64 / max_io as u64 + found.ranges as u64,
+            "{found:?}"
+        );
+        rig.check();
+    }
+}
+
+/// Merges of ranges for reason `name`.
+fn merges_for(rig: &Rig, name: &str) -> u64 {
+    pmdb(rig).merges_for.get(name).copied().unwrap_or(0)
+}
+
+#[test]
+fn pmdb_06_a_range_in_which_much_is_hidden_is_merged() {
+    row_of_option("ranges merged for what is hidden", |on| {
+        let mut rig = Rig::loaded(Profile::Pmdb, 3_000, |options| {
+            stacks(options);
+            options.limits.level0_rest = 3;
+            options.tuning.pmdb.max_io = 20;
+            options.tuning.pmdb.invalid_share = if on { 0.3 } else { 1.0 };
+        });
+        rig.db.compact().unwrap();
+        let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+        for round in 0..2 {
+            for key in keys.iter().skip(round).step_by(2) {
+                rig.put_one(key.clone());
+            }
+        }
+        rig.check();
+        let merges = merges_for(&rig, "space");
+        assert!(
+            merges > 0,
+            "ranges merged for what is hidden: {:?}",
+            pmdb(&rig)
+        );
+        rig.db.verify().unwrap();
+    });
+}
+
+/// Trap 7: filters also have keys that their tables have not.
+#[test]
+fn pmdb_06_new_keys_hide_nothing() {
+    let mut rig = Rig::new(Profile::Pmdb, |options| {
+        stacks(options);
+        options.tuning.pmdb.max_io = 20;
+    });
+    for n in 0..8_000_u64 {
+        rig.put_one(n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec());
+    }
+    assert!(pmdb(&rig).stash_merges > 0, "{:?}", pmdb(&rig));
+    assert_eq!(merges_for(&rig, "space"), 0, "{:?}", pmdb(&rig));
+}
+
+#[test]
+fn pmdb_06_scans_have_their_range_merged() {
+    row_of_option("ranges merged for scans", |on| {
+        let mut rig = Rig::loaded(Profile::Pmdb, 3_000, |options| {
+            stacks(options);
+            options.tuning.pmdb.seeks = if on { Seeks::Count(3) } else { Seeks::Off };
+        });
+        rig.db.compact().unwrap();
+        while pmdb(&rig).height_most < 3 {
+            rig.put(20, 1_000_000);
+            flush(&rig);
+        }
+        let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+        for _ in 0..9 {
+            for key in keys.iter().step_by(50) {
+                let mut cursor = rig.db.cursor().unwrap();
+                cursor.seek(key).unwrap();
+                assert_eq!(cursor.key(), key);
+            }
+            rig.db.wait_idle().unwrap();
+        }
+        let merges = merges_for(&rig, "seeks");
+        assert!(merges > 0, "ranges merged for scans: {:?}", pmdb(&rig));
+        rig.check();
+    });
+}
+
+/// Trap 8: scans of merged ranges rewrite nothing.
+#[test]
+fn pmdb_06_scans_of_merged_ranges_merge_nothing() {
+    let rig = Rig::loaded(Profile::Pmdb, 3_000, |options| {
+        stacks(options);
+        options.tuning.pmdb.seeks = Seeks::Count(3);
+    });
+    rig.db.compact().unwrap();
+    let bytes = |rig: &Rig| -> u64 {
+        let levels = rig.stats().levels;
+        levels.iter().map(|level| level.compaction_read_bytes).sum()
+    };
+    let before = bytes(&rig);
+    for round in 0..10_000_u64 {
+        let mut cursor = rig.db.cursor().unwrap();
+        cursor.seek(round.to_be_bytes()).unwrap();
+    }
+    rig.db.wait_idle().unwrap();
+    assert_eq!(bytes(&rig), before);
+}

@@ -1,0 +1,473 @@
+//! The picker of ranges with stacks of tables (PMDB, 3.1 and 3.2). A partition has a stash, which
+//! is level 0, and is divided into ranges. A merge of the stash is cut at the borders of the
+//! ranges, and each part goes on top of what its range has, which is not rewritten: to the level
+//! above the highest that the range has. A merge of a whole range goes to the base, the deepest
+//! level, and divides a range that is too large.
+//!
+//! In order of urgency, of the partition with the most flushed tables first: flush; merge a range
+//! whose stack is full; merge the stash; divide a range; merge a range in which much is hidden, or
+//! one whose tables have cost scans much; and while nothing is written, merge stashes and stacks
+//! that are not full.
+//!
+//! A byte is written by its flush, by the merge of the stash, and as part of a merge of its range.
+//! How often that is does not depend on the database's size, because the number of ranges does, and
+//! the size of one does not.
+
+use super::leveled::{level0_pressure, pick_stale};
+use super::{Facts, Sizes, pick_flush};
+use crate::compaction::hidden::Below;
+use crate::compaction::plan::{Border, How, Plan, RangeLevels, Reason};
+use crate::compaction::rate_limiter::Debt;
+use crate::manifest::{Level, PartId, PartRange, evenly};
+use crate::mechanisms;
+use crate::options::tuning::PmdbTuning;
+use crate::pmdb::PmdbStats;
+use crate::read::state::{LevelRuns, Part, ReadState};
+use crate::read::table_run::TableRun;
+use firn_base::Limits;
+use std::sync::Arc;
+
+/// The ranges of a partition from which it is divided (PMDB, 4.2: about ten are usual).
+const RANGES_OF_PARTITION: u64 = 20;
+/// A range is divided once it has so many times the bytes at which a merge divides it.
+const EXCESS: u64 = 2;
+/// The least mean part of a flush that goes into a partition.
+const SLICE_BYTES_MIN: u64 = 256 << 10;
+/// The most partitions.
+const PARTITIONS_MAX: usize = 1024;
+/// The height of a stack from which it is merged while there is nothing else to do.
+const HEIGHT_AT_REST: usize = 3;
+
+/// The level of what a merge of a whole range makes. Those from 1 on above it have what came since.
+fn base(tuning: &PmdbTuning) -> Level {
+    Level(tuning.levels() - 1)
+}
+
+/// The tables of a range, from the newest to the base.
+pub(super) struct Stack<'a> {
+    /// The first key of the range.
+    pub(super) from: &'a [u8],
+    to: Option<&'a [u8]>,
+    /// The levels that have tables, with them.
+    levels: Vec<(Level, &'a [Arc<TableRun>])>,
+}
+
+impl<'a> Stack<'a> {
+    /// Live bytes of its tables.
+    pub(super) fn bytes(&self) -> u64 {
+        let runs = self.levels.iter().flat_map(|(_, runs)| *runs);
+        runs.map(|run| run.meta.live_bytes()).sum()
+    }
+
+    /// The number of levels over one key.
+    fn height(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// The level above its highest; `None` if there is none but level 0.
+    fn free_level(&self, tuning: &PmdbTuning) -> Option<Level> {
+        let top = self.levels.first().map(|(level, _)| *level);
+        let free = top.map_or(base(tuning), |top| Level(top.0 - 1));
+        (!free.is_zero()).then_some(free)
+    }
+
+    /// True if much of what is above the base is tombstones, which every reader sees.
+    fn hides_much(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
+        let above = self
+            .levels
+            .iter()
+            .filter(|(level, _)| *level < base(tuning));
+        let mut runs = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
+        runs.any(|meta| meta.seqno_max <= facts.oldest && meta.deletes * 4 > meta.entries)
+    }
+
+    /// True if newer entries of the range hide so many others that a merge gains a table's worth.
+    fn is_mostly_hidden(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
+        let runs = || self.levels.iter().flat_map(|(_, runs)| *runs);
+        let above = self
+            .levels
+            .iter()
+            .filter(|(level, _)| *level < base(tuning));
+        let above = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
+        // A tombstone above the base goes with what it hides.
+        let hidden: u64 = above.map(|meta| meta.hides + meta.deletes).sum();
+        let entries: u64 = runs().map(|run| run.meta.entries).sum();
+        let share = hidden as f64 / entries.max(1) as f64;
+        share >= tuning.invalid_share
+            && share * self.bytes() as f64 >= facts.limits.table_bytes as f64
+    }
+
+    /// True if all of it is in the base, so that it can be divided without a merge.
+    fn is_merged(&self, tuning: &PmdbTuning) -> bool {
+        self.levels.iter().all(|(level, _)| *level == base(tuning))
+    }
+
+    fn tables(&self) -> Vec<(Level, Arc<TableRun>)> {
+        let of_level = |(level, runs): (Level, &'a [Arc<TableRun>])| {
+            runs.iter().map(move |run| (level, run.clone()))
+        };
+        self.levels.iter().copied().flat_map(of_level).collect()
+    }
+}
+
+/// The stacks of a partition's ranges, in key order: of the keys in `range`, divided at `cuts`.
+pub(super) fn stacks<'a>(
+    part: &'a Part,
+    range: PartRange<'a>,
+    cuts: &'a [Box<[u8]>],
+) -> Vec<Stack<'a>> {
+    let begins = std::iter::once(range.0).chain(cuts.iter().map(|cut| &**cut));
+    let ends = cuts.iter().map(|cut| Some(&**cut)).chain([range.1]);
+    let stack = |(from, to): (&'a [u8], Option<&'a [u8]>)| {
+        let of_level = |(level, runs): (Level, &'a Arc<LevelRuns>)| {
+            let runs = runs.within((from, to));
+            (!level.is_zero() && !runs.is_empty()).then_some((level, runs))
+        };
+        Stack {
+            from,
+            to,
+            levels: part.levels.iter().filter_map(of_level).collect(),
+        }
+    };
+    begins.zip(ends).map(stack).collect()
+}
+
+/// A partition, with its stacks.
+struct Ranged<'a> {
+    id: PartId,
+    part: &'a Part,
+    stacks: Vec<Stack<'a>>,
+}
+
+impl<'a> Ranged<'a> {
+    fn of(state: &'a ReadState, id: PartId, part: &'a Part) -> Option<Ranged<'a>> {
+        let at = state.layout.index_of(id)?;
+        Some(Ranged {
+            id,
+            part,
+            stacks: stacks(part, state.layout.range(at), state.layout.ranges_of(at)),
+        })
+    }
+
+    /// True if a job has a table of it: the levels that a merge of the stash chose must stay free
+    /// until it ends.
+    fn is_busy(&self, facts: &Facts<'_>) -> bool {
+        self.part.tables().any(|(_, run)| facts.busy.has(run))
+    }
+
+    /// A merge of all that a range has.
+    fn merge(&self, stack: &Stack<'_>, facts: &Facts<'_>, tuning: &PmdbTuning) -> Plan {
+        let plan = Plan::new(
+            self.id,
+            stack.tables(),
+            base(tuning),
+            How::Copy,
+            Reason::Size,
+        );
+        Plan {
+            range_bytes: Some(capacity(facts.limits, tuning)),
+            ..plan
+        }
+    }
+
+    /// The stacks that take no more.
+    fn full(&self, tuning: &PmdbTuning) -> impl Iterator<Item = &Stack<'a>> {
+        self.stacks
+            .iter()
+            .filter(|stack| stack.free_level(tuning).is_none())
+    }
+
+    /// The next step of a merge of the stash: a merge of a range whose stack is full, or that of
+    /// the stash.
+    fn merge_stash(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        if self.is_busy(facts) {
+            return None;
+        }
+        if let Some(full) = self.full(tuning).next() {
+            return Some(self.merge(full, facts, tuning));
+        }
+        if !mechanisms::PMDB_STACKS.is_on() {
+            return self.merge_all(tuning);
+        }
+        let runs = &self.part.levels.get(Level::ZERO)?.runs;
+        // Those that stay must be newer, because the stash is searched first.
+        let oldest = &runs[runs.len().saturating_sub(facts.level0_inputs_max)..];
+        if let Some(level) = oldest.last().and_then(|run| self.sinks_to(run, tuning)) {
+            let table = vec![(Level::ZERO, oldest[oldest.len() - 1].clone())];
+            return Some(Plan::new(self.id, table, level, How::Move, Reason::Size));
+        }
+        let tables = oldest.iter().map(|run| (Level::ZERO, run.clone()));
+        let levels: Vec<Level> = self
+            .stacks
+            .iter()
+            .filter_map(|stack| stack.free_level(tuning))
+            .collect();
+        let top = levels.iter().min().copied()?;
+        let cuts = self.stacks.iter().skip(1).map(|stack| stack.from.into());
+        Some(Plan {
+            by_range: Some(Arc::new(RangeLevels {
+                cuts: cuts.collect(),
+                levels,
+                below: (tuning.invalid_share < 1.0).then(|| Below::of(self.part)),
+            })),
+            ..Plan::new(self.id, tables.collect(), top, How::Copy, Reason::Size)
+        })
+        .filter(|plan| !plan.tables.is_empty())
+    }
+
+    /// A merge of the stash with all that its ranges have.
+    fn merge_all(&self, tuning: &PmdbTuning) -> Option<Plan> {
+        let tables = self.part.tables().map(|(level, run)| (level, run.clone()));
+        let tables: Vec<_> = tables.collect();
+        let plan = Plan::new(self.id, tables, base(tuning), How::Copy, Reason::Size);
+        (!plan.tables.is_empty()).then_some(plan)
+    }
+
+    /// The base, if `run` lies within a range and overlaps nothing there, as in a load of ascending
+    /// keys. It is moved then, not merged.
+    fn sinks_to(&self, run: &TableRun, tuning: &PmdbTuning) -> Option<Level> {
+        let (smallest, largest) = (&*run.meta.smallest, &*run.meta.largest);
+        let at = self
+            .stacks
+            .partition_point(|stack| stack.from <= smallest)
+            .checked_sub(1)?;
+        let stack = &self.stacks[at];
+        let is_within = stack.to.is_none_or(|to| largest < to);
+        let meets = |other: &Arc<TableRun>| {
+            *other.meta.smallest <= *largest && *other.meta.largest >= *smallest
+        };
+        let mut others = stack.levels.iter().flat_map(|(_, runs)| *runs);
+        (is_within && !others.any(meets)).then(|| base(tuning))
+    }
+
+    /// The merge of a range in which much is hidden.
+    fn pick_hidden(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        let is_due = |stack: &&Stack<'_>| stack.is_mostly_hidden(facts, tuning);
+        let stack = self.stacks.iter().find(is_due)?;
+        (!self.is_busy(facts)).then(|| Plan {
+            reason: Reason::Space,
+            ..self.merge(stack, facts, tuning)
+        })
+    }
+
+    /// The merge of what cost readers most: the stash, or a range with several levels.
+    fn pick_by_seeks(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        let (level, table) = facts.seek?;
+        let is_it = |run: &Arc<TableRun>| run.meta.id == table;
+        if !self.part.levels.get(level)?.runs.iter().any(is_it) || self.is_busy(facts) {
+            return None;
+        }
+        let has_it = |stack: &&Stack<'_>| {
+            let mut levels = stack.levels.iter().filter(|(of, _)| *of == level);
+            levels.any(|(_, runs)| runs.iter().any(is_it))
+        };
+        let plan = match level {
+            Level::ZERO => self.merge_stash(facts, tuning)?,
+            _ => self.merge(self.stacks.iter().find(has_it)?, facts, tuning),
+        };
+        Some(Plan {
+            reason: Reason::Seeks,
+            ..plan
+        })
+    }
+
+    /// The division of a range that is too large: by its borders alone if all is in the base.
+    fn divide(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        let most = capacity(facts.limits, tuning);
+        let is_large = |stack: &&Stack<'_>| stack.bytes() > EXCESS * most;
+        let stack = self.stacks.iter().find(is_large)?;
+        if self.is_busy(facts) {
+            return None;
+        }
+        if !stack.is_merged(tuning) {
+            return Some(Plan {
+                reason: Reason::Partition,
+                ..self.merge(stack, facts, tuning)
+            });
+        }
+        let runs = stack.levels.first().map(|(_, runs)| *runs)?;
+        let tables = runs
+            .iter()
+            .map(|run| (&*run.meta.smallest, run.meta.live_bytes()));
+        let cuts = evenly(tables, stack.bytes().div_ceil(most) as usize);
+        let plan = Plan::new(
+            self.id,
+            stack.tables(),
+            Level::ZERO,
+            How::Border,
+            Reason::Partition,
+        );
+        (!cuts.is_empty()).then(|| Plan {
+            border: Some(Border::AddRanges(cuts)),
+            ..plan
+        })
+    }
+}
+
+/// Bytes of a merged range from which it is divided.
+fn capacity(limits: &Limits, tuning: &PmdbTuning) -> u64 {
+    match mechanisms::PMDB_DIVIDE.is_on() {
+        true => tuning.range_tables * limits.table_bytes,
+        false => u64::MAX / (EXCESS * RANGES_OF_PARTITION),
+    }
+}
+
+/// The sizes at which partitions are divided and joined, unless the limits name some.
+pub(super) fn sizes(limits: &Limits, tuning: &PmdbTuning, buffer_bytes: u64) -> Sizes {
+    if limits.partitions_max > 1 {
+        return Sizes::of(limits);
+    }
+    Sizes {
+        count_max: PARTITIONS_MAX
+            .min((buffer_bytes / SLICE_BYTES_MIN) as usize)
+            .max(1),
+        bytes: RANGES_OF_PARTITION * capacity(limits, tuning),
+        memory_bytes: u64::MAX,
+    }
+}
+
+/// The next action, if one is due.
+pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+    pick_flush(state, facts)
+        .or_else(|| pick_due(state, facts, tuning))
+        .or_else(|| pick_rest(state, facts, tuning))
+}
+
+/// The partitions, those with the most flushed tables first.
+fn ranged(state: &ReadState) -> Vec<Ranged<'_>> {
+    let mut parts: Vec<Ranged<'_>> = state
+        .parts()
+        .filter_map(|(id, part)| Ranged::of(state, id, part))
+        .collect();
+    parts.sort_by_key(|ranged| std::cmp::Reverse(ranged.part.level0_tables()));
+    parts
+}
+
+fn pick_due(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+    let parts = ranged(state);
+    let stash = |ranged: &&Ranged<'_>| {
+        ranged.part.level0_tables() >= tuning.max_io || ranged.full(tuning).next().is_some()
+    };
+    let merges = parts.iter().filter(stash);
+    merges
+        .filter_map(|ranged| ranged.merge_stash(facts, tuning))
+        .next()
+        .or_else(|| parts.iter().find_map(|ranged| ranged.divide(facts, tuning)))
+        .or_else(|| {
+            parts
+                .iter()
+                .find_map(|ranged| ranged.pick_hidden(facts, tuning))
+        })
+        .or_else(|| {
+            parts
+                .iter()
+                .find_map(|ranged| ranged.pick_by_seeks(facts, tuning))
+        })
+}
+
+/// A job that is not urgent, if there is time for it, because each flushed table, and each level of
+/// a stack, costs a scan one read.
+fn pick_rest(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+    if !facts.at_rest {
+        return None;
+    }
+    let parts = ranged(state);
+    let is_due =
+        |ranged: &&Ranged<'_>| ranged.part.level0_tables() >= facts.limits.level0_rest.max(1);
+    let mut stashes = parts.iter().filter(is_due);
+    if let Some(plan) = stashes.find_map(|ranged| ranged.merge_stash(facts, tuning)) {
+        return Some(plan);
+    }
+    let mut free = parts.iter().filter(|ranged| !ranged.is_busy(facts));
+    free.find_map(|ranged| {
+        let is_due = |stack: &&Stack<'_>| {
+            (facts.idle && stack.height() > HEIGHT_AT_REST) || stack.hides_much(facts, tuning)
+        };
+        match ranged.stacks.iter().find(is_due) {
+            Some(stack) => Some(ranged.merge(stack, facts, tuning)),
+            None => pick_stale(ranged.id, ranged.part, facts),
+        }
+    })
+}
+
+/// The next step of a merge of partition `id`'s stash, however few tables that has.
+pub(super) fn pick_partition(
+    state: &ReadState,
+    id: PartId,
+    part: &Part,
+    facts: &Facts<'_>,
+    tuning: &PmdbTuning,
+) -> Option<Plan> {
+    Ranged::of(state, id, part)?.merge_stash(facts, tuning)
+}
+
+/// The next step of a user's compaction of `level`: of the stash, or of a range with tables there
+/// that meet the keys, whole, of those behind `after`. Tables of the base are merged already.
+pub(super) fn pick_manual(
+    state: &ReadState,
+    (id, level): (PartId, Level),
+    (from, to): (&[u8], Option<&[u8]>),
+    after: Option<&[u8]>,
+    facts: &Facts<'_>,
+    tuning: &PmdbTuning,
+) -> Option<Plan> {
+    let ranged = Ranged::of(state, id, state.part_by_id(id)?)?;
+    let meets = |run: &Arc<TableRun>| {
+        *run.meta.largest >= *from && to.is_none_or(|to| *run.meta.smallest < *to)
+    };
+    let plan = match level {
+        Level::ZERO => {
+            let stash = &ranged.part.levels.get(level)?.runs;
+            match stash.iter().any(meets) {
+                true => ranged.merge_stash(facts, tuning)?,
+                false => return None,
+            }
+        }
+        _ if level >= base(tuning) || ranged.is_busy(facts) => return None,
+        _ => {
+            let has_some = |stack: &&Stack<'_>| {
+                let mut levels = stack.levels.iter().filter(|(of, _)| *of == level);
+                levels.any(|(_, runs)| runs.iter().any(meets))
+            };
+            // No range twice, however much is written meanwhile.
+            let is_behind = |stack: &&Stack<'_>| after.is_none_or(|after| stack.from > after);
+            let mut stacks = ranged.stacks.iter().filter(is_behind);
+            ranged.merge(stacks.find(has_some)?, facts, tuning)
+        }
+    };
+    // A user's compaction must drop entries, and a move does not.
+    Some(Plan {
+        reason: Reason::Manual,
+        ..plan
+    })
+}
+
+/// The partitions and ranges of `state`.
+pub(crate) fn measure(state: &ReadState) -> PmdbStats {
+    let mut stats = PmdbStats {
+        partitions: state.parts.len(),
+        ..PmdbStats::default()
+    };
+    for ranged in ranged(state) {
+        let stash = ranged.part.level0_tables();
+        stats.stash_tables += stash;
+        stats.stash_tables_most = stats.stash_tables_most.max(stash);
+        for height in ranged.stacks.iter().map(Stack::height) {
+            stats.ranges += 1;
+            stats.height_mean += height as f64;
+            stats.height_most = stats.height_most.max(height);
+        }
+    }
+    stats.height_mean /= stats.ranges.max(1) as f64;
+    stats
+}
+
+/// Adds the flushed tables of each partition to `debt`.
+pub(super) fn add_debt(debt: &mut Debt, state: &ReadState, limits: &Limits, tuning: &PmdbTuning) {
+    let stashes = state.parts.iter().map(|part| part.level0_tables());
+    for tables in stashes {
+        // As far from their merge as so many would be on another level 0.
+        let tables = tables * limits.level0_trigger / tuning.max_io.max(1);
+        debt.add(&[level0_pressure(tables, limits)]);
+    }
+}

@@ -1,0 +1,6 @@
+//! Ranges with stacks of tables, profile `pmdb` (PMDB, IEEE TC 2022). The policy is
+//! `compaction/picker/ranges.rs`.
+
+mod stats;
+
+pub use stats::PmdbStats;
