@@ -331,7 +331,7 @@ pub struct PmdbTuning {
     /// Default: 20, as in the paper.
     pub range_tables: u64,
     /// The largest table, in bytes, 16 KiB to 64 MiB, if `Limits::table_bytes` is not less.
-    /// Default: 2 MiB, as in the paper.
+    /// Default: 8 MiB. The paper's 2 MiB need four times the file handles.
     pub table_bytes: u64,
     /// The share of a range's entries that newer ones in the range hide from which it is merged, 0
     /// to 1; with 1 never. Default: 0.3, as in the paper.
@@ -357,7 +357,7 @@ impl Default for PmdbTuning {
         Self {
             max_io: 10,
             range_tables: 20,
-            table_bytes: 2 << 20,
+            table_bytes: 8 << 20,
             invalid_share: 0.3,
             seeks: Seeks::Cost,
         }
