@@ -189,7 +189,7 @@ pub static SUITES: &[Suite] = &[
     },
     Suite {
         name: "pmdb_joint",
-        about: "one cut of a database of ranges with stacks of tables, in up to 32 partitions, and again in its recovery",
+        about: "one cut of ranges with stacks of tables, in up to 32 partitions, and again in its recovery",
         seeds: Seeds::random(60),
         weight: 40,
         run: joint::pmdb_joint,

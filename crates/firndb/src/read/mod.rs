@@ -12,6 +12,7 @@ pub(crate) mod row_cache;
 pub(crate) mod run;
 pub(crate) mod run_iter;
 pub(crate) mod scans;
+pub(crate) mod stack;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod table_run;

@@ -7,11 +7,9 @@
 use crate::engine::Engine;
 use crate::manifest::Level;
 use crate::options::tuning::Seeks;
-use crate::read::state::{LevelRuns, ReadState};
-use crate::read::table_run::TableRun;
+use crate::read::stack::Stack;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// One scan in so many is looked at, if none has to be exact.
 const SAMPLE: u64 = 8;
@@ -30,37 +28,6 @@ struct Scanned {
     scans: u64,
     /// Tables that they entered, except one each.
     entered: u64,
-}
-
-/// The tables of a range.
-struct Stack<'a> {
-    from: &'a [u8],
-    /// The flushed tables over all ranges of the partition.
-    stash: usize,
-    /// The levels that have some of the range, from the top.
-    levels: Vec<(Level, &'a [Arc<TableRun>])>,
-}
-
-impl<'a> Stack<'a> {
-    fn of(state: &'a ReadState, key: &[u8]) -> Stack<'a> {
-        let at = state.layout.part_of(key);
-        let part = &state.parts[at];
-        let range = state.layout.range_of(at, key);
-        let of_level = |(level, runs): (Level, &'a Arc<LevelRuns>)| {
-            let runs = runs.within(range);
-            (!level.is_zero() && !runs.is_empty()).then_some((level, runs))
-        };
-        Stack {
-            from: range.0,
-            stash: part.level0_tables(),
-            levels: part.levels.iter().filter_map(of_level).collect(),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        let runs = self.levels.iter().flat_map(|(_, runs)| *runs);
-        runs.map(|run| run.meta.live_bytes()).sum()
-    }
 }
 
 impl Engine {
@@ -85,15 +52,17 @@ impl Engine {
             return;
         }
         let state = self.state.load();
-        let stack = Stack::of(&state, key);
-        let height = stack.levels.len();
-        if stack.stash + height < 2 {
+        let at = state.layout.part_of(key);
+        let part = &state.parts[at];
+        let stack = Stack::of(part, state.layout.range_of(at, key));
+        let (stash, height) = (part.level0_tables(), stack.height());
+        if stash + height < 2 {
             return;
         }
         let mut ranges = scans.ranges.lock();
         let scanned = ranges.entry(stack.from.into()).or_default();
         scanned.scans += counts_for;
-        scanned.entered += counts_for * (stack.stash + height - 1) as u64;
+        scanned.entered += counts_for * (stash + height - 1) as u64;
         let is_due = match seeks {
             Seeks::Off => false,
             Seeks::Count(most) => scanned.scans >= most,
@@ -104,9 +73,8 @@ impl Engine {
         }
         ranges.remove(stack.from);
         drop(ranges);
-        let part = state.part(key);
-        let stash = part.levels.get(Level::ZERO);
-        let newest = stash.and_then(|stash| stash.runs.first());
+        let flushed = part.levels.get(Level::ZERO);
+        let newest = flushed.and_then(|stash| stash.runs.first());
         let top = stack.levels.first().filter(|_| height > 1);
         // Flushed tables are merged first, because their parts go on top of the ranges.
         match (newest, top) {

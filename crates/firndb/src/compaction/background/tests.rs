@@ -4,9 +4,9 @@ use crate::compaction::background::Obsolete;
 use crate::manifest::{Level, PartId};
 use crate::read::state::ReadState;
 use crate::{Db, Environment, Options};
-use firn_base::ErrorKind;
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
+use firn_base::{ErrorKind, FileId};
 use firn_fs::SimFs;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,4 +176,27 @@ fn a_disk_that_has_room_again_is_noticed_at_once() {
     fs.set_cap(None);
     fill(100_000).unwrap();
     db.wait_idle().unwrap();
+}
+
+/// A table that was reported for its reads, and that another job then replaced, does not keep
+/// others from being reported.
+#[test]
+fn a_reported_table_that_is_gone_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let environment = Environment {
+        executor: Some(Arc::new(Inline::new())),
+        ..Environment::default()
+    };
+    let options = Options {
+        environment,
+        ..Options::tiny()
+    };
+    let db = Db::open(dir.path(), options).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.compact().unwrap();
+    let reported = || *db.engine.jobs.seek.lock();
+    db.engine.due_for_seeks(Level(1), FileId(1 << 40));
+    assert!(reported().is_some());
+    assert!(db.engine.start(true).is_none(), "a job for no table");
+    assert!(reported().is_none());
 }

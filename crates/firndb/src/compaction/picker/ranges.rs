@@ -22,7 +22,8 @@ use crate::manifest::{Level, PartId, PartRange, evenly};
 use crate::mechanisms;
 use crate::options::tuning::PmdbTuning;
 use crate::pmdb::PmdbStats;
-use crate::read::state::{LevelRuns, Part, ReadState};
+use crate::read::stack::Stack;
+use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
 use firn_base::Limits;
 use std::sync::Arc;
@@ -43,27 +44,7 @@ fn base(tuning: &PmdbTuning) -> Level {
     Level(tuning.levels() - 1)
 }
 
-/// The tables of a range, from the newest to the base.
-pub(super) struct Stack<'a> {
-    /// The first key of the range.
-    pub(super) from: &'a [u8],
-    to: Option<&'a [u8]>,
-    /// The levels that have tables, with them.
-    levels: Vec<(Level, &'a [Arc<TableRun>])>,
-}
-
-impl<'a> Stack<'a> {
-    /// Live bytes of its tables.
-    pub(super) fn bytes(&self) -> u64 {
-        let runs = self.levels.iter().flat_map(|(_, runs)| *runs);
-        runs.map(|run| run.meta.live_bytes()).sum()
-    }
-
-    /// The number of levels over one key.
-    fn height(&self) -> usize {
-        self.levels.len()
-    }
-
+impl Stack<'_> {
     /// The level above its highest; `None` if there is none but level 0.
     fn free_level(&self, tuning: &PmdbTuning) -> Option<Level> {
         let top = self.levels.first().map(|(level, _)| *level);
@@ -101,13 +82,6 @@ impl<'a> Stack<'a> {
     fn is_merged(&self, tuning: &PmdbTuning) -> bool {
         self.levels.iter().all(|(level, _)| *level == base(tuning))
     }
-
-    fn tables(&self) -> Vec<(Level, Arc<TableRun>)> {
-        let of_level = |(level, runs): (Level, &'a [Arc<TableRun>])| {
-            runs.iter().map(move |run| (level, run.clone()))
-        };
-        self.levels.iter().copied().flat_map(of_level).collect()
-    }
 }
 
 /// The stacks of a partition's ranges, in key order: of the keys in `range`, divided at `cuts`.
@@ -118,18 +92,10 @@ pub(super) fn stacks<'a>(
 ) -> Vec<Stack<'a>> {
     let begins = std::iter::once(range.0).chain(cuts.iter().map(|cut| &**cut));
     let ends = cuts.iter().map(|cut| Some(&**cut)).chain([range.1]);
-    let stack = |(from, to): (&'a [u8], Option<&'a [u8]>)| {
-        let of_level = |(level, runs): (Level, &'a Arc<LevelRuns>)| {
-            let runs = runs.within((from, to));
-            (!level.is_zero() && !runs.is_empty()).then_some((level, runs))
-        };
-        Stack {
-            from,
-            to,
-            levels: part.levels.iter().filter_map(of_level).collect(),
-        }
-    };
-    begins.zip(ends).map(stack).collect()
+    begins
+        .zip(ends)
+        .map(|range| Stack::of(part, range))
+        .collect()
 }
 
 /// A partition, with its stacks.
