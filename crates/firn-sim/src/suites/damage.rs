@@ -102,7 +102,7 @@ fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
     let golden = known.unwrap_or_else(|| {
         let profiles: &[Profile] = match (number / 4 % 2 == 1, has_pool(number)) {
             (true, true) => &[Profile::Lab, Profile::Tlsm, Profile::Blade],
-            (true, false) => &[Profile::Lab, Profile::Pmdb],
+            (true, false) => &[Profile::Lab],
             (false, _) => &[Profile::Classic, Profile::Block],
         };
         profiles
