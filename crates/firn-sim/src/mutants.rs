@@ -69,7 +69,9 @@ const RARE: &[(&str, u64)] = &[
     // log.flush.sync
     ("lab_joint", 27),
     // sst.append.sync
-    ("block_append", 2),
+    ("block_append", 3),
+    // if_tree.fence
+    ("pm_seq_if_trees", 1),
     // hot.seqno.check
     ("lab_joint", 24),
     // hot.value.fence
