@@ -41,7 +41,8 @@ pub struct Limits {
     /// compacted. Compacting a byte moves some 25 bytes (LevelDB's estimate). Reading a block costs
     /// an SSD of 95,000 reads or 530 MB a second as much as moving 6 KiB.
     pub seek_charge_bytes: u64,
-    /// Largest number of partitions. With 1, the keys are never divided.
+    /// Largest number of partitions. With 1, a profile divides the keys as it sees fit, and most do
+    /// not.
     pub partitions_max: usize,
     /// Size of a partition past which it is divided in two, in bytes. Two neighbours that have less
     /// than half of it together become one.

@@ -273,3 +273,64 @@ fn pmdb_06_scans_of_merged_ranges_merge_nothing() {
     rig.db.wait_idle().unwrap();
     assert_eq!(bytes(&rig), before);
 }
+
+#[test]
+fn pmdb_05_ranges_that_become_small_are_joined() {
+    let mut rig = Rig::loaded(Profile::Pmdb, 8_000, stacks);
+    rig.db.compact().unwrap();
+    let before = pmdb(&rig).ranges;
+    assert!(before > 6, "{:?}", pmdb(&rig));
+    let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+    for key in keys
+        .iter()
+        .filter(|key| !key.last().unwrap().is_multiple_of(16))
+    {
+        rig.db.delete(key).unwrap();
+        rig.model.remove(key);
+    }
+    rig.db.compact().unwrap();
+    rig.db.wait_idle().unwrap();
+    let after = pmdb(&rig).ranges;
+    assert!(after < before / 2, "{after} of {before} ranges");
+    rig.check();
+    let rig = rig.killed();
+    assert_eq!(pmdb(&rig).ranges, after);
+    rig.check();
+    rig.db.verify().unwrap();
+}
+
+/// Tables stay where another height of stacks put them, and everything goes on.
+#[test]
+fn pmdb_06_the_height_of_stacks_may_change() {
+    let mut rig = Rig::loaded(Profile::Pmdb, 4_000, stacks);
+    for max_io in [12, 1, 6, 2] {
+        rig.options.tuning.pmdb.max_io = max_io;
+        rig = rig.reopened();
+        rig.check();
+        rig.put(1_500, 1_000_000);
+        rig.delete_some();
+        rig.check();
+    }
+    let mut rig = rig.killed();
+    rig.check();
+    rig.db.compact().unwrap();
+    assert_eq!(pmdb(&rig).height_most, 1, "{:?}", pmdb(&rig));
+    rig.put(500, 1_000_000);
+    rig.check();
+    rig.db.verify().unwrap();
+}
+
+/// Trap 7 again: filters of few bits have many keys that their tables have not.
+#[test]
+fn pmdb_06_new_keys_hide_nothing_under_small_filters() {
+    let mut rig = Rig::new(Profile::Pmdb, |options| {
+        stacks(options);
+        options.filter_bits = 3;
+        options.tuning.pmdb.max_io = 20;
+    });
+    for n in 0..8_000_u64 {
+        rig.put_one(n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec());
+    }
+    assert!(pmdb(&rig).stash_merges > 0, "{:?}", pmdb(&rig));
+    assert_eq!(merges_for(&rig, "space"), 0, "{:?}", pmdb(&rig));
+}

@@ -72,6 +72,13 @@ impl Filter {
         }
     }
 
+    /// The expected share of keys, of those that are not among its `keys`, that it has all the same.
+    pub fn false_positives(&self, keys: u64) -> f64 {
+        let bits = 8.0 * self.lines.len() as f64;
+        let set = 1.0 - (-f64::from(PROBES) * keys as f64 / bits.max(1.0)).exp();
+        set.powi(PROBES as i32)
+    }
+
     /// True if the key with this [`hash`] may be in the table.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {

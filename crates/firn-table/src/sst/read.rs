@@ -279,6 +279,17 @@ impl Sst {
         }
     }
 
+    /// The expected share of keys that its filter has although the table has not, for tables with
+    /// one filter of all keys.
+    pub fn false_positives(&self) -> Option<f64> {
+        match &self.filter {
+            TableFilter::Table(filter) if self.has_filter() => {
+                Some(filter.false_positives(self.properties.entries))
+            }
+            TableFilter::Table(_) | TableFilter::Blocks(_) => None,
+        }
+    }
+
     /// True unless the bounds and the filter exclude the query's key. Reads nothing.
     pub fn may_have(&self, query: &Query<'_>) -> bool {
         self.candidate(query).is_ok()

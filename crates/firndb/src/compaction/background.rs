@@ -114,29 +114,30 @@ impl Jobs {
     }
 }
 
-/// The borders at which the output of `plan` ends: those of the partitions, and those that are
-/// wanted.
+/// The keys at which the output of `plan` ends: the borders of the partitions or, below level 0 of
+/// one, of its ranges, and those that are wanted.
 fn cuts_for(plan: &Plan, state: &ReadState, wanted: &[Box<[u8]>]) -> Arc<[Box<[u8]>]> {
     let borders = state.layout.cuts();
     match plan.part.and_then(|id| state.layout.index_of(id)) {
         // The inputs lie within a partition.
         Some(part) => {
-            let ranges = state.layout.ranges_of(part);
             let wanted = within(wanted, state.layout.range(part));
             match plan.level {
                 Level::ZERO => wanted.into(),
-                // A border of partitions is wanted where one of ranges is.
-                _ if !ranges.is_empty() => ranges.into(),
-                _ => wanted.into(),
+                _ => union(state.layout.ranges_of(part), wanted),
             }
         }
         None if wanted.is_empty() => borders.clone(),
-        None => {
-            let mut cuts = [borders, wanted].concat();
-            cuts.sort_unstable();
-            cuts.into()
-        }
+        None => union(borders, wanted),
     }
+}
+
+/// Both, ascending, each key once.
+fn union(cuts: &[Box<[u8]>], others: &[Box<[u8]>]) -> Arc<[Box<[u8]>]> {
+    let mut all = [cuts, others].concat();
+    all.sort_unstable();
+    all.dedup();
+    all.into()
 }
 
 impl Work for Engine {
@@ -312,8 +313,9 @@ impl Engine {
             self.jobs.cut.lock().retain(|cut| !Arc::ptr_eq(cut, resume));
         }
         jobs.all_done = false;
-        // No flush may begin while borders change, because its output ends at those that it knows.
-        jobs.flushing |= plan.reason == Reason::Flush || plan.how == How::Border;
+        // No flush may begin while borders of partitions change, because its output ends at those
+        // that it knows.
+        jobs.flushing |= plan.reason == Reason::Flush || plan.moves_partitions();
         jobs.compacting += usize::from(plan.reason != Reason::Flush);
         jobs.evicting |= plan.reason == Reason::Evict;
         if plan.reason == Reason::Seeks {
@@ -330,14 +332,14 @@ impl Engine {
     /// Releases the tables of `job`. Its own pins on tables are dropped first, so that a thread
     /// that sees it ended can clean up after it.
     fn unmark(&self, job: Arc<Job>) {
-        let (reason, how) = (job.plan.reason, job.plan.how);
+        let (reason, moves_partitions) = (job.plan.reason, job.plan.moves_partitions());
         let ids: Vec<FileId> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
         // A job that failed before it went on with it leaves it to the next.
         let cut = job.plan.resume.clone();
         let cut = cut.filter(|cut| cut.lock().is_some());
         drop(job);
         let mut jobs = self.jobs.state.lock();
-        jobs.flushing &= reason != Reason::Flush && how != How::Border;
+        jobs.flushing &= reason != Reason::Flush && !moves_partitions;
         jobs.compacting -= usize::from(reason != Reason::Flush);
         jobs.evicting &= reason != Reason::Evict;
         self.jobs.cut.lock().extend(cut);
@@ -377,6 +379,9 @@ impl Engine {
         let plan = &job.plan;
         if let Some(chunk) = &plan.chunk {
             return self.evict(chunk, plan, &job.around);
+        }
+        if let Some(below) = plan.by_range.as_ref().and_then(|by| by.below.as_ref()) {
+            self.open_ahead(below.tables());
         }
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let output = match (plan.how, &plan.buffer) {

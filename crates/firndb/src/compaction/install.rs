@@ -150,9 +150,12 @@ impl Engine {
                 let has_ranges = self.options.ranges().is_some();
                 edit.ranges_added.extend(has_ranges.then(|| cut.clone()));
             }
-            Border::AddRanges(cuts) => edit
-                .ranges_added
-                .extend(cuts.iter().map(|cut| cut.to_vec())),
+            Border::AddRanges(cuts) => {
+                edit.ranges_added = cuts.iter().map(|cut| cut.to_vec()).collect();
+            }
+            Border::DropRanges(cuts) => {
+                edit.ranges_dropped = cuts.iter().map(|cut| cut.to_vec()).collect();
+            }
         }
         manifest.append(edit, true, || self.next_file_id())?;
         self.swap_tables(manifest.version(), plan, &[]);
@@ -162,7 +165,7 @@ impl Engine {
         match border {
             Border::Add(_) => jobs.divided.add(1),
             Border::Drop(_) => jobs.joined.add(1),
-            Border::AddRanges(_) => return Ok(()),
+            Border::AddRanges(_) | Border::DropRanges(_) => return Ok(()),
         }
         self.emit(&Event::Partitioned { partitions });
         Ok(())
@@ -197,10 +200,10 @@ impl Engine {
         }
     }
 
-    /// Opens tables that were just installed, while there is room, so that few readers wait for an
-    /// index.
-    pub(crate) fn open_ahead(&self, installed: &[Arc<TableRun>]) {
-        for run in installed {
+    /// Opens tables while there is room: those that were just installed, so that few readers wait
+    /// for an index, and those whose filters a job asks.
+    pub(crate) fn open_ahead<'a>(&self, tables: impl IntoIterator<Item = &'a Arc<TableRun>>) {
+        for run in tables {
             if self.compaction.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;
             }

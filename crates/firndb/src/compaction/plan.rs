@@ -83,6 +83,8 @@ pub(crate) enum Border {
     Drop(Vec<u8>),
     /// The partition's ranges are divided at these keys.
     AddRanges(Vec<Box<[u8]>>),
+    /// The partition's ranges are joined at these keys.
+    DropRanges(Vec<Box<[u8]>>),
 }
 
 /// The level of each part of an output that is divided by ranges.
@@ -199,6 +201,11 @@ impl Plan {
             relocate: None,
             resume: None,
         }
+    }
+
+    /// True if borders of partitions change.
+    pub(crate) fn moves_partitions(&self) -> bool {
+        matches!(self.border, Some(Border::Add(_) | Border::Drop(_)))
     }
 
     /// The level of an output table that begins with `key`.

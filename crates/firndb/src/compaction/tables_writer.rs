@@ -25,7 +25,7 @@ pub(super) struct TablesWriter<'a> {
     open: Option<OpenOutput>,
     /// The number of cuts at or before the last key.
     cuts_passed: usize,
-    /// Keys of the open table that were looked up below.
+    /// The entries below that those of the open table hide.
     hidden: Hidden,
     /// True if groups of entries that were read count as read in the output.
     keeps_marks: bool,
@@ -225,7 +225,7 @@ impl<'a> TablesWriter<'a> {
         };
         let (key, tag, value) = (merge.key(), merge.tag(), merge.value());
         if let Some(below) = &self.output.hides {
-            below.look_up(key, &mut self.hidden)?;
+            below.look_up(key, &mut self.hidden);
         }
         open.add(key, tag, value, self.target.as_mut())?;
         if self.keeps_marks && merge.read_group().is_some() {
@@ -260,7 +260,7 @@ impl<'a> TablesWriter<'a> {
         made.await?;
         let hidden = std::mem::take(&mut self.hidden);
         if let (Some(_), Some(meta)) = (&self.output.hides, self.written.metas.last_mut()) {
-            meta.hides = hidden.entries();
+            meta.hides = hidden.estimate();
         }
         Ok(())
     }

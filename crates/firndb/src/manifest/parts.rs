@@ -180,13 +180,10 @@ impl Layout {
     /// This layout without the borders of ranges `dropped`, and with `added`. The error is the name
     /// of the invariant that this would break.
     pub(crate) fn with_ranges(
-        self,
+        &self,
         dropped: &[Vec<u8>],
         added: &[Vec<u8>],
     ) -> Result<Layout, &'static str> {
-        if dropped.is_empty() && added.is_empty() {
-            return Ok(self);
-        }
         let mut ranges = self.ranges.to_vec();
         for cut in dropped {
             let at = ranges.binary_search_by(|key| (**key).cmp(cut));
@@ -204,7 +201,7 @@ impl Layout {
         }
         Ok(Layout {
             ranges: ranges.into(),
-            ..self
+            ..self.clone()
         })
     }
 

@@ -582,3 +582,24 @@ fn no_table_below_level_0_crosses_a_border_of_ranges() {
     assert_eq!(apply(without), Ok(0));
     assert!(apply(range("d")).unwrap_err().starts_with("confined"));
 }
+
+/// Version 5 does not know what a table hides.
+#[test]
+fn a_table_of_version_5_hides_nothing() {
+    let hides = 0x55;
+    let known = TableMeta {
+        hides,
+        ..table(8, "a", "z")
+    };
+    let edit = |table| Edit {
+        add: vec![(Level(1), table)],
+        ..Edit::default()
+    };
+    let mut bytes = edit(known.clone()).encode();
+    let keys = [hides as u8, 1, b'a', 1, b'z'];
+    let at = bytes.windows(keys.len()).position(|part| part == keys);
+    bytes.remove(at.unwrap());
+    let before = TableMeta { hides: 0, ..known };
+    assert_eq!(Edit::decode_as(&bytes, 5), Some(edit(before)));
+    assert_eq!(Edit::decode(&bytes), None);
+}

@@ -118,8 +118,10 @@ impl Version {
             self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
             self.parts_made = self.parts_made.max(self.layout.next_id().0);
         }
-        let layout = std::mem::take(&mut self.layout);
-        self.layout = layout.with_ranges(&edit.ranges_dropped, &edit.ranges_added)?;
+        if !edit.ranges_added.is_empty() || !edit.ranges_dropped.is_empty() {
+            let (dropped, added) = (&edit.ranges_dropped, &edit.ranges_added);
+            self.layout = self.layout.with_ranges(dropped, added)?;
+        }
         let cuts = edit.cuts_added.iter().map(|(cut, _)| (cut, Level::ZERO));
         let ranges = edit.ranges_added.iter().map(|cut| (cut, Level(1)));
         match cuts

@@ -43,7 +43,7 @@ pub enum Profile {
     Blade,
     /// Flushed tables of a partition are merged and cut at the borders of its key ranges. Each
     /// range keeps a stack of tables that overlap, and is merged when that is too high (PMDB, IEEE
-    /// TC 2022). A byte is written as often whatever the database's size.
+    /// TC 2022). The size of a merge does not depend on the database's.
     Pmdb,
 }
 

@@ -60,6 +60,10 @@ impl Engine {
             return;
         }
         let mut ranges = scans.ranges.lock();
+        // Ranges come and go; those that went are forgotten with all others.
+        if ranges.len() > state.layout.ranges().len() + state.parts.len() {
+            ranges.clear();
+        }
         let scanned = ranges.entry(stack.from.into()).or_default();
         scanned.scans += counts_for;
         scanned.entered += counts_for * (stash + height - 1) as u64;

@@ -1,9 +1,10 @@
 //! The resources that a job holds while it runs.
 
 use crate::compaction::background::Obsolete;
+use crate::compaction::plan::{Border, How, Plan, Reason};
 use crate::manifest::{Level, PartId};
 use crate::read::state::ReadState;
-use crate::{Db, Environment, Options};
+use crate::{Codec, Db, Environment, Options};
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::{ErrorKind, FileId};
@@ -199,4 +200,77 @@ fn a_reported_table_that_is_gone_is_forgotten() {
     assert!(reported().is_some());
     assert!(db.engine.start(true).is_none(), "a job for no table");
     assert!(reported().is_none());
+}
+
+/// A database whose partition has ranges, on an executor that does nothing by itself.
+fn with_ranges(dir: &Path) -> Db {
+    let mut options = Options {
+        environment: Environment {
+            executor: Some(Arc::new(Inline::new())),
+            ..Environment::default()
+        },
+        compression: Codec::None,
+        ..Options::tiny().profile(crate::Profile::Pmdb)
+    };
+    options.tuning.pmdb.range_tables = 1;
+    let db = Db::open(dir, options).unwrap();
+    (0..2000_u32).for_each(|i| db.put(i.to_be_bytes(), [7; 100]).unwrap());
+    db.compact().unwrap();
+    db.wait_idle().unwrap();
+    assert!(db.engine.state.load().layout.ranges().len() > 2);
+    db
+}
+
+/// A flush that runs while borders of ranges change is not begun again, because it does not depend
+/// on these.
+#[test]
+fn borders_of_ranges_leave_a_flush_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = with_ranges(dir.path());
+    let engine = &db.engine;
+    db.put(b"a", b"1").unwrap();
+    engine.switch_buffer(&mut engine.commit.lock(), 0);
+    let flush = engine.start(false).expect("a flush");
+    let state = engine.state.load_full();
+    let cut = state.layout.ranges()[0].clone();
+    let border = Plan {
+        border: Some(Border::DropRanges(vec![cut])),
+        ..Plan::new(
+            PartId(0),
+            Vec::new(),
+            Level(0),
+            How::Border,
+            Reason::Partition,
+        )
+    };
+    let job = engine.mark(&mut engine.jobs.state.lock(), border, &state);
+    engine.perform(job);
+    assert!(
+        engine.start(false).is_none(),
+        "a second flush of one memtable"
+    );
+    engine.perform(flush);
+    assert_eq!(db.get(b"a").unwrap().unwrap(), b"1");
+    db.verify().unwrap();
+}
+
+/// The output of a job ends at a wanted border of partitions even if that is none of ranges, or its
+/// partition would never be divided there.
+#[test]
+fn output_ends_at_wanted_borders_and_at_those_of_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = with_ranges(dir.path());
+    let state = db.engine.state.load_full();
+    let run = state.runs(
+        db.engine
+            .options
+            .ranges()
+            .map_or(Level(0), |r| Level(r.levels() - 1)),
+    );
+    let tables = vec![(Level(1), run[0].clone())];
+    let plan = Plan::new(PartId(0), tables, Level(1), How::Copy, Reason::Partition);
+    let wanted: Box<[u8]> = [&state.layout.ranges()[0][..], &[0]].concat().into();
+    let cuts = super::cuts_for(&plan, &state, std::slice::from_ref(&wanted));
+    assert_eq!(cuts.len(), state.layout.ranges().len() + 1);
+    assert!(cuts.is_sorted() && cuts.contains(&wanted), "{cuts:?}");
 }

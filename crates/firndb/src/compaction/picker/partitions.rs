@@ -146,7 +146,7 @@ fn pick_division(state: &ReadState, cut: &[u8], facts: &Facts<'_>) -> Option<Pla
     let (id, part) = part_with(state, cut);
     match crossing(part, cut)? {
         (Level::ZERO, _) => match facts.ranges {
-            Some(tuning) => ranges::pick_partition(state, id, part, facts, tuning),
+            Some(tuning) => ranges::pick_partition(state, id, facts, tuning),
             None => pick_level0(id, part, facts),
         },
         (level, run) if !facts.busy.has(run) => Some(Plan {

@@ -5,9 +5,12 @@
 //! level, and divides a range that is too large.
 //!
 //! In order of urgency, of the partition with the most flushed tables first: flush; merge a range
-//! whose stack is full; merge the stash; divide a range; merge a range in which much is hidden, or
-//! one whose tables have cost scans much; and while nothing is written, merge stashes and stacks
-//! that are not full.
+//! whose stack is full; merge the stash; divide a range, or join small ones; merge a range in which
+//! much is hidden, or one whose tables have cost scans much; and while nothing is written, merge
+//! stashes and stacks that are not full.
+//!
+//! Nothing relies on the levels that old tables are on, because `max_io`, and with it the base, may
+//! have been another one when they were written.
 //!
 //! A byte is written by its flush, by the merge of the stash, and as part of a merge of its range.
 //! How often that is does not depend on the database's size, because the number of ranges does, and
@@ -18,7 +21,7 @@ use super::{Facts, Sizes, pick_flush};
 use crate::compaction::hidden::Below;
 use crate::compaction::plan::{Border, How, Plan, RangeLevels, Reason};
 use crate::compaction::rate_limiter::Debt;
-use crate::manifest::{Level, PartId, PartRange, evenly};
+use crate::manifest::{Level, PartId, PartRange, TableMeta, evenly};
 use crate::mechanisms;
 use crate::options::tuning::PmdbTuning;
 use crate::pmdb::PmdbStats;
@@ -52,35 +55,43 @@ impl Stack<'_> {
         (!free.is_zero()).then_some(free)
     }
 
-    /// True if much of what is above the base is tombstones, which every reader sees.
-    fn hides_much(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
-        let above = self
-            .levels
-            .iter()
-            .filter(|(level, _)| *level < base(tuning));
-        let mut runs = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
-        runs.any(|meta| meta.seqno_max <= facts.oldest && meta.deletes * 4 > meta.entries)
+    /// The tables above its lowest level, which hide entries of others.
+    fn upper(&self) -> impl Iterator<Item = &TableMeta> {
+        let upper = &self.levels[..self.height().saturating_sub(1)];
+        let runs = upper.iter().flat_map(|(_, runs)| *runs);
+        runs.map(|run| &*run.meta)
+    }
+
+    /// True if much of what is above the lowest level is tombstones, which every reader sees.
+    fn hides_much(&self, facts: &Facts<'_>) -> bool {
+        let is_due =
+            |meta: &TableMeta| meta.seqno_max <= facts.oldest && meta.deletes * 4 > meta.entries;
+        self.upper().any(is_due)
     }
 
     /// True if newer entries of the range hide so many others that a merge gains a table's worth.
     fn is_mostly_hidden(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> bool {
-        let runs = || self.levels.iter().flat_map(|(_, runs)| *runs);
-        let above = self
-            .levels
-            .iter()
-            .filter(|(level, _)| *level < base(tuning));
-        let above = above.flat_map(|(_, runs)| *runs).map(|run| &run.meta);
-        // A tombstone above the base goes with what it hides.
-        let hidden: u64 = above.map(|meta| meta.hides + meta.deletes).sum();
-        let entries: u64 = runs().map(|run| run.meta.entries).sum();
+        // A tombstone goes with what it hides.
+        let hidden: u64 = self.upper().map(|meta| meta.hides + meta.deletes).sum();
+        let runs = self.levels.iter().flat_map(|(_, runs)| *runs);
+        let entries: u64 = runs.map(|run| run.meta.entries).sum();
         let share = hidden as f64 / entries.max(1) as f64;
-        share >= tuning.invalid_share
+        tuning.invalid_share < 1.0
+            && share >= tuning.invalid_share
             && share * self.bytes() as f64 >= facts.limits.table_bytes as f64
     }
 
-    /// True if all of it is in the base, so that it can be divided without a merge.
-    fn is_merged(&self, tuning: &PmdbTuning) -> bool {
-        self.levels.iter().all(|(level, _)| *level == base(tuning))
+    /// The tables of its lowest level.
+    fn lowest(&self) -> &[Arc<TableRun>] {
+        self.levels.last().map_or(&[], |(_, runs)| runs)
+    }
+
+    /// True if it is to be divided into ranges of up to `most` bytes. A table that is larger than
+    /// that counts as so many bytes, because it cannot be divided.
+    fn is_larger_than(&self, most: u64) -> bool {
+        let runs = self.levels.iter().flat_map(|(_, runs)| *runs);
+        let bytes = runs.map(|run| run.meta.live_bytes().min(most));
+        bytes.sum::<u64>() > EXCESS * most
     }
 }
 
@@ -106,13 +117,14 @@ struct Ranged<'a> {
 }
 
 impl<'a> Ranged<'a> {
-    fn of(state: &'a ReadState, id: PartId, part: &'a Part) -> Option<Ranged<'a>> {
-        let at = state.layout.index_of(id)?;
-        Some(Ranged {
-            id,
+    /// The partition with index `at`.
+    fn at(state: &'a ReadState, at: usize) -> Ranged<'a> {
+        let (layout, part) = (&state.layout, &state.parts[at]);
+        Ranged {
+            id: layout.ids()[at],
             part,
-            stacks: stacks(part, state.layout.range(at), state.layout.ranges_of(at)),
-        })
+            stacks: stacks(part, layout.range(at), layout.ranges_of(at)),
+        }
     }
 
     /// True if a job has a table of it: the levels that a merge of the stash chose must stay free
@@ -240,19 +252,19 @@ impl<'a> Ranged<'a> {
     /// The division of a range that is too large: by its borders alone if all is in the base.
     fn divide(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
         let most = capacity(facts.limits, tuning);
-        let is_large = |stack: &&Stack<'_>| stack.bytes() > EXCESS * most;
+        let is_large = |stack: &&Stack<'_>| stack.is_larger_than(most);
         let stack = self.stacks.iter().find(is_large)?;
         if self.is_busy(facts) {
             return None;
         }
-        if !stack.is_merged(tuning) {
+        if stack.height() > 1 {
             return Some(Plan {
                 reason: Reason::Partition,
                 ..self.merge(stack, facts, tuning)
             });
         }
-        let runs = stack.levels.first().map(|(_, runs)| *runs)?;
-        let tables = runs
+        let tables = stack
+            .lowest()
             .iter()
             .map(|run| (&*run.meta.smallest, run.meta.live_bytes()));
         let cuts = evenly(tables, stack.bytes().div_ceil(most) as usize);
@@ -266,6 +278,34 @@ impl<'a> Ranged<'a> {
         (!cuts.is_empty()).then(|| Plan {
             border: Some(Border::AddRanges(cuts)),
             ..plan
+        })
+    }
+
+    /// The borders between ranges that are so small that several are no larger than half of one.
+    /// They are joined by the borders alone, because their tables lie side by side.
+    fn join(&self, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+        let most = capacity(facts.limits, tuning) / 2;
+        let mut joined = self.stacks.first()?.bytes();
+        let mut cuts: Vec<Box<[u8]>> = Vec::new();
+        for stack in &self.stacks[1..] {
+            let bytes = stack.bytes();
+            if joined + bytes < most {
+                cuts.push(stack.from.into());
+                joined += bytes;
+            } else {
+                joined = bytes;
+            }
+        }
+        if cuts.is_empty() || self.is_busy(facts) {
+            return None;
+        }
+        // All of them, so that no job of the partition begins.
+        let tables = self.part.tables().map(|(level, run)| (level, run.clone()));
+        let tables = tables.collect();
+        let reason = Reason::Partition;
+        Some(Plan {
+            border: Some(Border::DropRanges(cuts)),
+            ..Plan::new(self.id, tables, Level::ZERO, How::Border, reason)
         })
     }
 }
@@ -301,10 +341,8 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) ->
 
 /// The partitions, those with the most flushed tables first.
 fn ranged(state: &ReadState) -> Vec<Ranged<'_>> {
-    let mut parts: Vec<Ranged<'_>> = state
-        .parts()
-        .filter_map(|(id, part)| Ranged::of(state, id, part))
-        .collect();
+    let parts = 0..state.parts.len();
+    let mut parts: Vec<Ranged<'_>> = parts.map(|at| Ranged::at(state, at)).collect();
     parts.sort_by_key(|ranged| std::cmp::Reverse(ranged.part.level0_tables()));
     parts
 }
@@ -319,6 +357,7 @@ fn pick_due(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option
         .filter_map(|ranged| ranged.merge_stash(facts, tuning))
         .next()
         .or_else(|| parts.iter().find_map(|ranged| ranged.divide(facts, tuning)))
+        .or_else(|| parts.iter().find_map(|ranged| ranged.join(facts, tuning)))
         .or_else(|| {
             parts
                 .iter()
@@ -347,7 +386,7 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Optio
     let mut free = parts.iter().filter(|ranged| !ranged.is_busy(facts));
     free.find_map(|ranged| {
         let is_due = |stack: &&Stack<'_>| {
-            (facts.idle && stack.height() > HEIGHT_AT_REST) || stack.hides_much(facts, tuning)
+            (facts.idle && stack.height() > HEIGHT_AT_REST) || stack.hides_much(facts)
         };
         match ranged.stacks.iter().find(is_due) {
             Some(stack) => Some(ranged.merge(stack, facts, tuning)),
@@ -360,15 +399,15 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Optio
 pub(super) fn pick_partition(
     state: &ReadState,
     id: PartId,
-    part: &Part,
     facts: &Facts<'_>,
     tuning: &PmdbTuning,
 ) -> Option<Plan> {
-    Ranged::of(state, id, part)?.merge_stash(facts, tuning)
+    let at = state.layout.index_of(id)?;
+    Ranged::at(state, at).merge_stash(facts, tuning)
 }
 
 /// The next step of a user's compaction of `level`: of the stash, or of a range with tables there
-/// that meet the keys, whole, of those behind `after`. Tables of the base are merged already.
+/// that meet the keys, whole, of those behind `after`. Ranges with one level are merged already.
 pub(super) fn pick_manual(
     state: &ReadState,
     (id, level): (PartId, Level),
@@ -377,7 +416,7 @@ pub(super) fn pick_manual(
     facts: &Facts<'_>,
     tuning: &PmdbTuning,
 ) -> Option<Plan> {
-    let ranged = Ranged::of(state, id, state.part_by_id(id)?)?;
+    let ranged = Ranged::at(state, state.layout.index_of(id)?);
     let meets = |run: &Arc<TableRun>| {
         *run.meta.largest >= *from && to.is_none_or(|to| *run.meta.smallest < *to)
     };
@@ -389,11 +428,11 @@ pub(super) fn pick_manual(
                 false => return None,
             }
         }
-        _ if level >= base(tuning) || ranged.is_busy(facts) => return None,
+        _ if ranged.is_busy(facts) => return None,
         _ => {
             let has_some = |stack: &&Stack<'_>| {
                 let mut levels = stack.levels.iter().filter(|(of, _)| *of == level);
-                levels.any(|(_, runs)| runs.iter().any(meets))
+                stack.height() > 1 && levels.any(|(_, runs)| runs.iter().any(meets))
             };
             // No range twice, however much is written meanwhile.
             let is_behind = |stack: &&Stack<'_>| after.is_none_or(|after| stack.from > after);
@@ -401,9 +440,13 @@ pub(super) fn pick_manual(
             ranged.merge(stacks.find(has_some)?, facts, tuning)
         }
     };
-    // A user's compaction must drop entries, and a move does not.
     Some(Plan {
         reason: Reason::Manual,
+        // A user's compaction must drop entries, and a move does not.
+        how: match plan.how {
+            How::Move => How::Copy,
+            how => how,
+        },
         ..plan
     })
 }
@@ -428,10 +471,14 @@ pub(crate) fn measure(state: &ReadState) -> PmdbStats {
     stats
 }
 
-/// Adds the flushed tables of each partition to `debt`.
+/// Adds the flushed tables of each partition to `debt`: their bytes, once they are to be merged.
 pub(super) fn add_debt(debt: &mut Debt, state: &ReadState, limits: &Limits, tuning: &PmdbTuning) {
-    let stashes = state.parts.iter().map(|part| part.level0_tables());
-    for tables in stashes {
+    for part in state.parts.iter() {
+        let tables = part.level0_tables();
+        if tables >= tuning.max_io {
+            let stash = part.levels.get(Level::ZERO);
+            debt.bytes += stash.map_or(0, |stash| stash.live_bytes());
+        }
         // As far from their merge as so many would be on another level 0.
         let tables = tables * limits.level0_trigger / tuning.max_io.max(1);
         debt.add(&[level0_pressure(tables, limits)]);

@@ -109,6 +109,7 @@ impl Case {
                     "pm" => meta.place = Place::Sorted(place_of_test(id).first),
                     "dead" => meta.dead_bytes = number << 10,
                     "superseded" => meta.superseded_bytes = number << 10,
+                    "hides" => meta.hides = number,
                     "deletes" => meta.deletes = number,
                     _ => panic!("unknown word {name}"),
                 }
@@ -302,13 +303,12 @@ impl Case {
         }
         write!(out, "{}: ", plan.reason.name()).unwrap();
         let key = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        let keys = |keys: &[Box<[u8]>]| keys.iter().map(|k| key(k)).collect::<Vec<_>>().join(" ");
         match &plan.border {
             Some(Border::Add(cut)) => return out + "divide at " + &key(cut),
             Some(Border::Drop(cut)) => return out + "join at " + &key(cut),
-            Some(Border::AddRanges(cuts)) => {
-                let cuts: Vec<String> = cuts.iter().map(|cut| key(cut)).collect();
-                return out + "ranges at " + &cuts.join(" ");
-            }
+            Some(Border::AddRanges(cuts)) => return out + "ranges at " + &keys(cuts),
+            Some(Border::DropRanges(cuts)) => return out + "no ranges at " + &keys(cuts),
             None => {}
         }
         let how = match plan.how {
