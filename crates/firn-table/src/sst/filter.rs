@@ -72,7 +72,7 @@ impl Filter {
         }
     }
 
-    /// The expected share of keys, of those that are not among its `keys`, that it has all the same.
+    /// The expected share of keys, of those not among its `keys`, that it has all the same.
     pub fn false_positives(&self, keys: u64) -> f64 {
         let bits = 8.0 * self.lines.len() as f64;
         let set = 1.0 - (-f64::from(PROBES) * keys as f64 / bits.max(1.0)).exp();
