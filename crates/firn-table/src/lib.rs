@@ -10,6 +10,7 @@
 mod admission;
 mod cache;
 mod context;
+mod frozen_space;
 pub mod if_tree;
 pub mod mechanisms;
 pub mod pm_btree;
@@ -21,4 +22,5 @@ mod value;
 
 pub use cache::{BlockCache, Row};
 pub use context::{IfTreeGets, OpenBytes, PmGets, TableContext};
+pub use frozen_space::FrozenSpace;
 pub use value::{Pin, Value};

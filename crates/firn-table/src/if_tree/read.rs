@@ -136,7 +136,7 @@ impl IfTree {
         let (at, out) = (level.place(number), &mut out[..level.group_bytes]);
         self.space.read(at, out)?;
         counts.lines += line_count(at, out.len());
-        unsealed(out, self.space.id, at).ok_or_else(|| self.space.damaged(at, "a whole group"))
+        unsealed(out, self.space.id(), at).ok_or_else(|| self.space.damaged(at, "a whole group"))
     }
 
     /// The filter of node `i` of `group`, which is group `number`.
@@ -189,7 +189,7 @@ impl IfTree {
         };
         self.space.read(at, out)?;
         counts.lines += line_count(at, len);
-        match unsealed(out, self.space.id, at) {
+        match unsealed(out, self.space.id(), at) {
             Some(filter) => Ok(test(filter)),
             None => Err(self.space.damaged(at, "a whole filter")),
         }

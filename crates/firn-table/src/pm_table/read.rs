@@ -301,7 +301,7 @@ impl PmTable {
             self.space.read(at + first, &mut probe.bytes[first..])?;
         }
         probe.lines += line_count(at, first.max(whole));
-        if !head.is_whole(&probe.bytes, self.space.id, number, at) {
+        if !head.is_whole(&probe.bytes, self.space.id(), number, at) {
             return Err(damaged());
         }
         (probe.number, probe.head, probe.at) = (Some(number), head, at);
