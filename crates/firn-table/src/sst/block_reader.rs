@@ -105,13 +105,17 @@ impl BlockReader {
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
+    #[inline]
     pub fn get(&self, handle: &BlockHandle, query: &Query<'_>) -> Result<BlockGot> {
-        if let Some(block) = self.cached_for_get(handle.offset, query) {
-            return self.search(handle, Loaded { block, read: false }, query);
-        }
-        let block = self.read(handle, Cause::UserRead)?;
-        self.leave_for_get(handle, &block, query);
-        self.search(handle, Loaded { block, read: true }, query)
+        let loaded = match self.cached_for_get(handle.offset, query) {
+            Some(block) => Loaded { block, read: false },
+            None => {
+                let block = self.read(handle, Cause::UserRead)?;
+                self.leave_for_get(handle, &block, query);
+                Loaded { block, read: true }
+            }
+        };
+        self.search(handle, loaded, query)
     }
 
     /// Like [`BlockReader::get`], but starts a read instead of waiting for it.
@@ -144,6 +148,8 @@ impl BlockReader {
         self.search(&handle, Loaded { block, read: true }, query)
     }
 
+    // Inlined, because its answer is large, and would be copied once more.
+    #[inline(always)]
     fn search(&self, handle: &BlockHandle, at: Loaded, query: &Query<'_>) -> Result<BlockGot> {
         let (key, read) = (query.key, at.read);
         let lookup = at.block.get(key, Tag::seek(query.seqno));

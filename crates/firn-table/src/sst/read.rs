@@ -417,12 +417,20 @@ impl Sst {
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
     pub fn get(&self, query: &Query<'_>) -> Result<Got> {
-        let block = match self.candidate(query) {
-            Ok(block) => block,
-            Err(got) => return Ok(got),
-        };
-        let found = self.reader.get(&self.index.handle(block), query)?;
-        self.follow(block, found, query)
+        match self.candidate(query) {
+            Ok(block) => self.get_from(block, query),
+            Err(got) => Ok(got),
+        }
+    }
+
+    // Not inlined, because most tables exclude the key, and need none of its stack.
+    #[inline(never)]
+    fn get_from(&self, block: usize, query: &Query<'_>) -> Result<Got> {
+        match self.reader.get(&self.index.handle(block), query)? {
+            BlockGot::Found { tag, value, row } => Ok(Got::Found { tag, value, row }),
+            BlockGot::Absent { read } => Ok(Got::Missed { read }),
+            past_end @ BlockGot::PastEnd { .. } => self.follow(block, past_end, query),
+        }
     }
 
     /// Like [`Sst::get`], but starts a read instead of waiting for it.
@@ -453,21 +461,26 @@ impl Sst {
     /// bounds exclude it.
     #[inline]
     fn candidate(&self, &Query { key, hash, .. }: &Query<'_>) -> Result<usize, Got> {
-        if let TableFilter::Table(filter) = &self.filter
-            && !filter.may_contain(hash)
-        {
-            return Err(Got::Excluded);
+        match &self.filter {
+            TableFilter::Table(filter) => match filter.may_contain(hash) {
+                true => self.block_of(key),
+                false => None,
+            },
+            // Later blocks have the key only if this one ends with it, so its filter decides.
+            TableFilter::Blocks(filters) => self
+                .block_of(key)
+                .filter(|&block| may_contain(filters.get(block), hash)),
         }
+        .ok_or(Got::Excluded)
+    }
+
+    /// The first block whose bounds include `key`.
+    #[inline]
+    fn block_of(&self, key: &[u8]) -> Option<usize> {
         let block = self.index.find(key);
-        let starts = |block| self.index.compare_smallest(block, key) != Ordering::Greater;
-        let within =
-            block < self.index.len() && (starts(block) || !mechanisms::BLOCK_BOUNDS.is_on());
-        // Later blocks have the key only if this one ends with it, so its filter decides.
-        let may = match &self.filter {
-            TableFilter::Table(_) => within,
-            TableFilter::Blocks(filters) => within && may_contain(filters.get(block), hash),
-        };
-        if may { Ok(block) } else { Err(Got::Excluded) }
+        let starts = || self.index.compare_smallest(block, key) != Ordering::Greater;
+        let within = block < self.index.len() && (starts() || !mechanisms::BLOCK_BOUNDS.is_on());
+        within.then_some(block)
     }
 
     /// Takes the answer of block `number`, or of one after it while the key's versions may continue
