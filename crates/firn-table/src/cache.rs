@@ -222,6 +222,11 @@ impl BlockCache {
         let _gone = self.shard(&key).replace(key, row.0, true);
     }
 
+    /// Removes the row with this hash.
+    pub fn remove_row(&self, hash: u64) {
+        self.remove(ROW, hash);
+    }
+
     /// True if there may be a row. If not, lookups of rows can be skipped.
     pub fn has_rows(&self) -> bool {
         self.has_rows.load(Ordering::Acquire)
@@ -291,10 +296,16 @@ impl BlockCache {
             .map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
-    /// Inserts `block`, evicting others if needed.
-    pub fn insert(&self, file: FileId, offset: u64, block: Arc<Block>) {
+    /// True if the cache takes an entry of `bytes` bytes. It takes none of which it could hold only
+    /// a few.
+    pub fn admits(&self, bytes: usize) -> bool {
         const FEW: u64 = 8;
-        if block.len() as u64 * FEW > self.bytes_max.load(Ordering::Relaxed) {
+        bytes as u64 * FEW <= self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Inserts `block` if the cache admits it, evicting others if needed.
+    pub fn insert(&self, file: FileId, offset: u64, block: Arc<Block>) {
+        if !self.admits(block.len()) {
             return;
         }
         self.brought

@@ -353,7 +353,7 @@ impl ValueLogs {
         let (value, was_read) = self.find(at, seqno, Cause::UserRead, |value| {
             Value::owned(value.to_vec())
         })?;
-        Ok((value, was_read && mechanisms::LAB_CACHED.is_on()))
+        Ok((value, was_read && self.may_be_row(at)))
     }
 
     /// Finds entry `seqno`'s value. If it is read from the SSD, it is made by `make`, and true is
@@ -534,7 +534,12 @@ impl ValueLogs {
     pub(crate) fn finish_once(&self, asked: PendingValue) -> Result<(Value, bool)> {
         let (at, buf) = self.wait(asked)?;
         let value = Value::owned(buf.into_tail(at.len as usize).into_vec());
-        Ok((value, mechanisms::LAB_CACHED.is_on()))
+        Ok((value, self.may_be_row(at)))
+    }
+
+    /// True if the caller may keep the value that it reads at `at` as a row, which is a copy.
+    fn may_be_row(&self, at: ValueAddress) -> bool {
+        mechanisms::LAB_CACHED.is_on() && self.cache.admits(at.len as usize)
     }
 
     /// The bytes that a read returned, checked.

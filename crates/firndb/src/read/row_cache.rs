@@ -120,17 +120,19 @@ impl RowCache {
                 give_way();
             }
             let hash = hash(newest.key());
-            let row = || {
-                let value = if newest.tag().kind() == Some(Kind::Put) {
-                    newest.value()
-                } else {
-                    &[]
-                };
-                Row::new(newest.key(), newest.tag(), value)
+            let value = match newest.tag().kind() {
+                Some(Kind::Put) => newest.value(),
+                _ => &[],
             };
+            let row = || Row::new(newest.key(), newest.tag(), value);
+            // A row is a copy, so none is made that the cache would refuse.
+            let is_admitted = self.cache.admits(newest.key().len() + value.len());
             if self.cache.has_row(hash) {
-                self.cache.replace_row(hash, row());
-            } else if was_read && keeps_found && !newest.is_hot() {
+                match is_admitted {
+                    true => self.cache.replace_row(hash, row()),
+                    false => self.cache.remove_row(hash),
+                }
+            } else if is_admitted && was_read && keeps_found && !newest.is_hot() {
                 // Hot values stay in persistent memory.
                 self.cache.insert_row(hash, row());
             }
@@ -266,6 +268,27 @@ mod tests {
                 misses(&db) > before,
                 "{profile:?}: nobody had found that one"
             );
+        }
+    }
+
+    #[test]
+    fn a_row_that_grew_too_large_leaves_the_cache() {
+        for profile in Profile::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let db = open(dir.path(), profile);
+            let cache_bytes = || db.stats().memory.cache_bytes;
+            db.put(b"a", [1; 50]).unwrap();
+            db.compact().unwrap();
+            (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), [1; 50]));
+            assert!(cache_bytes() > 0, "{profile:?}: a row or its block");
+            let large = vec![2; 16 << 10];
+            for _ in 0..3 {
+                db.put(b"a", &large).unwrap();
+                db.compact().unwrap();
+                (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), large));
+                let held = cache_bytes();
+                assert!(held < 8 << 10, "{profile:?}: {held} bytes are cached");
+            }
         }
     }
 
