@@ -4,7 +4,10 @@
 
 mod rig;
 
-use firndb::{Options, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms};
+use firn_pm::sim::{Mode, SimRegion};
+use firndb::{
+    BlockTreeStats, Options, PmConfig, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms,
+};
 use rig::{Rig, flush, row, row_of_option};
 
 /// Stacks of four tables, and ranges of two. Nothing is merged at rest.
@@ -333,4 +336,68 @@ fn pmdb_06_new_keys_hide_nothing_under_small_filters() {
     }
     assert!(pmdb(&rig).stash_merges > 0, "{:?}", pmdb(&rig));
     assert_eq!(merges_for(&rig, "space"), 0, "{:?}", pmdb(&rig));
+}
+
+/// Stacks as [`stacks`] has them, with a simulated pool of `bytes`.
+fn with_pool(bytes: u64) -> impl Fn(&mut Options) {
+    move |options| {
+        stacks(options);
+        options.pm = Some(PmConfig::volatile(0));
+        options.environment.memory = Some(SimRegion::new(bytes, Mode::Adr));
+    }
+}
+
+fn trees(rig: &Rig) -> BlockTreeStats {
+    pmdb(rig).trees.unwrap()
+}
+
+#[test]
+fn pmdb_with_persistent_memory_holds_what_a_map_holds() {
+    // With the least there is no room for most trees.
+    for (max_io, kib) in [(1, 4096), (2, 4096), (4, 1024), (4, 160), (10, 4096)] {
+        let mut rig = Rig::loaded(Profile::Pmdb, 6_000, |options| {
+            with_pool(kib << 10)(options);
+            options.tuning.pmdb.max_io = max_io;
+            options.limits.partitions_max = 8;
+            options.limits.partition_bytes = 100 << 10;
+        });
+        rig.check();
+        rig.delete_some();
+        rig.put(2_000, 1_000_000);
+        rig.check();
+        rig.db.verify().unwrap();
+        let rig = rig.reopened();
+        rig.check();
+        let rig = rig.killed();
+        rig.check();
+        rig.db.compact().unwrap();
+        rig.check();
+        rig.db.wait_idle().unwrap();
+        let found = trees(&rig);
+        assert!(found.trees > 0, "{found:?}");
+        rig.db.verify().unwrap();
+    }
+}
+
+#[test]
+fn pmdb_07_a_get_asks_trees_in_the_place_of_tables() {
+    row(&mechanisms::PMDB_TREES, "trees", || {
+        let mut rig = Rig::loaded(Profile::Pmdb, 6_000, with_pool(4 << 20));
+        rig.delete_some();
+        rig.put(1_000, 1_000_000);
+        flush(&rig);
+        rig.db.wait_idle().unwrap();
+        let found = trees(&rig);
+        assert!(found.trees > pmdb(&rig).ranges, "trees: {found:?}");
+        let before = trees(&rig).searches;
+        rig.check();
+        assert!(trees(&rig).searches > before);
+        rig.db.verify().unwrap();
+        // What an open finds is not made again.
+        let rig = rig.reopened();
+        rig.db.wait_idle().unwrap();
+        let again = trees(&rig);
+        assert_eq!((again.trees, again.made), (found.trees, 0), "{again:?}");
+        rig.check();
+    });
 }

@@ -73,4 +73,6 @@ firn_base::sites! {
     PMDB_STACKS = "pmdb.stacks";
     /// A range that is too large is divided (pmdb_05).
     PMDB_DIVIDE = "pmdb.divide";
+    /// A tree has the blocks of the tables of a range (pmdb_07).
+    PMDB_TREES = "pmdb.trees";
 }

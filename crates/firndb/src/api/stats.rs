@@ -424,6 +424,8 @@ impl Engine {
         let store = self.compaction.pm.as_ref();
         let lists = store.and_then(PmStore::lists);
         let sorted = store.and_then(PmStore::sorted);
+        let trees = store.and_then(PmStore::trees);
+        let block_gets = &self.tables.context().if_tree_gets;
         DesignStats {
             lab: state.upper().and_then(Upper::lab_stats),
             tlsm: lists.map(|lists| lists.stats(state, gets)),
@@ -437,6 +439,7 @@ impl Engine {
                 stash_merges: self.counts.jobs.stash_merges.get(),
                 range_merges: self.counts.jobs.range_merges.get(),
                 merges_for: self.counts.jobs.range_merges_for.lock().clone(),
+                trees: trees.map(|trees| trees.stats(state, block_gets)),
                 ..measure(state)
             }),
         }

@@ -367,6 +367,10 @@ impl Engine {
             self.install_border(&job.plan, border)?;
             return Ok(Vec::new());
         }
+        if let Some(indexed) = &job.plan.indexed {
+            self.index(&job.plan, indexed)?;
+            return Ok(Vec::new());
+        }
         match self.run(job)? {
             Some((plan, output)) => self.install(&plan, output, start_ns),
             None => Ok(Vec::new()),

@@ -82,8 +82,11 @@ impl Engine {
         // The manifest names the lists now, so their anchor is stale.
         drop(anchor);
         let version = manifest.version();
+        let before = self.state.load_full();
         self.swap_tables(version, plan, &added);
         drop(manifest);
+        let trees = self.trees_gone(&before);
+        drop(before);
         let logs = match floor.filter(|_| plan.buffer.is_some()) {
             Some(floor) => {
                 self.logs.sealed.raise_floor(floor);
@@ -101,6 +104,7 @@ impl Engine {
         self.retire(
             logs.chain(tables)
                 .chain(blocks)
+                .chain(trees)
                 .chain(plan.buffer.clone().map(Obsolete::Memtable)),
         );
         if let Some(evicted) = evicted {
@@ -132,6 +136,16 @@ impl Engine {
         self.tables.placed_are_swapped_in();
     }
 
+    /// Swaps in a state with the trees of `version` in the partition of `key`. REQUIRES: the
+    /// manifest's lock.
+    pub(crate) fn swap_in_trees(&self, version: &Version, key: &[u8]) {
+        self.state.rcu(|state| {
+            let touched = Touched::Keys(&mut std::iter::once(key));
+            state.with_tables(version, touched, &self.tables, self.options.levels())
+        });
+        self.tables.placed_are_swapped_in();
+    }
+
     /// Records a change of partition borders and swaps in a state with it. REQUIRES: no flush and
     /// no compaction of the partitions of `plan` is running, and no table crosses a new border.
     pub(crate) fn install_border(&self, plan: &Plan, border: &Border) -> Result<()> {
@@ -158,7 +172,11 @@ impl Engine {
             }
         }
         manifest.append(edit, true, || self.next_file_id())?;
+        let before = self.state.load_full();
         self.swap_tables(manifest.version(), plan, &[]);
+        let trees = self.trees_gone(&before);
+        drop(before);
+        self.retire(trees);
         let partitions = manifest.version().layout.ids().len();
         drop(manifest);
         let jobs = &self.counts.jobs;

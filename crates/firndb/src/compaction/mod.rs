@@ -9,6 +9,7 @@ mod entries;
 mod eviction;
 mod grain;
 pub(crate) mod hidden;
+pub(crate) mod index;
 mod install;
 mod merge;
 mod output;

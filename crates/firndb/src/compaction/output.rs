@@ -88,7 +88,7 @@ impl PmTarget {
     ) -> Result<Option<PmTarget>> {
         let store = context.pm.as_ref().filter(|_| plan.medium == Medium::Pm);
         Ok(match store {
-            None => None,
+            None | Some(PmStore::Trees(_)) => None,
             Some(PmStore::Lists(store)) => ListTarget::of(plan, around, context, store)?
                 .map(|target| PmTarget::Lists(Box::new(target))),
             Some(PmStore::Sorted(store)) => {
@@ -121,6 +121,7 @@ impl PmTarget {
             PmStore::Sorted(store) => {
                 SortedTarget::of(store, 0, SortedStore::of_memtable(bytes), cuts)
             }
+            PmStore::Trees(_) => Ok(None),
         }
     }
 

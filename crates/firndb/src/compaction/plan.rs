@@ -1,6 +1,7 @@
 //! The plan of a background job: the picker's only output.
 
 use crate::compaction::hidden::Below;
+use crate::compaction::index::Indexed;
 use crate::lab::Chunk;
 use crate::manifest::{Level, PartId, TableMeta, evenly};
 use crate::memtable::Memtable;
@@ -25,6 +26,8 @@ pub(crate) enum How {
     Insert,
     /// The borders of partitions change. No table does.
     Border,
+    /// A tree over the tables' blocks is made. No table changes.
+    Index,
 }
 
 /// The medium of a job's output.
@@ -56,6 +59,8 @@ pub(crate) enum Reason {
     Manual,
     /// A partition is to be divided, or joined with its neighbour.
     Partition,
+    /// Tables have no tree over their blocks.
+    Index,
 }
 
 impl Reason {
@@ -70,6 +75,7 @@ impl Reason {
             Reason::Promote => "promote",
             Reason::Manual => "manual",
             Reason::Partition => "partition",
+            Reason::Index => "index",
         }
     }
 }
@@ -105,6 +111,8 @@ pub(crate) struct Plan {
     pub(crate) part: Option<PartId>,
     pub(crate) buffer: Option<Arc<Memtable>>,
     pub(crate) border: Option<Border>,
+    /// The place of the tree that is made.
+    pub(crate) indexed: Option<Arc<Indexed>>,
     /// Leaves of the immutable tree.
     pub(crate) chunk: Option<Chunk>,
     /// (level, table), with the tables of the upper level first.
@@ -169,6 +177,7 @@ impl Plan {
             part: Some(part),
             buffer: None,
             border: None,
+            indexed: None,
             chunk: None,
             tables,
             level,
@@ -189,6 +198,7 @@ impl Plan {
             part: None,
             buffer: Some(buffer),
             border: None,
+            indexed: None,
             chunk: None,
             tables: Vec::new(),
             level: Level::ZERO,

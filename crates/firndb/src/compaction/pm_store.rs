@@ -4,6 +4,7 @@
 use crate::blade::{Merge, SortedFacts, SortedStore};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
 use crate::manifest::Level;
+use crate::pmdb::{TreeFacts, TreeStore};
 use crate::read::heat::Merged;
 use crate::read::state::Part;
 use crate::read::table_run::TableRun;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub(crate) enum PmStore {
     Lists(Arc<ListStore>),
     Sorted(Arc<SortedStore>),
+    /// Tables are files; the pool has trees over their blocks.
+    Trees(Arc<TreeStore>),
 }
 
 /// The facts about it that a picker needs.
@@ -25,13 +28,14 @@ pub(crate) enum PmStore {
 pub(crate) enum PmFacts {
     Lists(ListFacts),
     Sorted(SortedFacts),
+    Trees(TreeFacts),
 }
 
 impl PmFacts {
     /// These facts with the times of the reads that users waited for, as `counters` have them.
     pub(crate) fn with_reads(self, counters: &IoCounters) -> PmFacts {
         match self {
-            PmFacts::Lists(_) => self,
+            PmFacts::Lists(_) | PmFacts::Trees(_) => self,
             PmFacts::Sorted(tables) => PmFacts::Sorted(tables.with_reads(counters)),
         }
     }
@@ -42,15 +46,23 @@ impl PmStore {
     pub(crate) fn lists(&self) -> Option<&Arc<ListStore>> {
         match self {
             PmStore::Lists(store) => Some(store),
-            PmStore::Sorted(_) => None,
+            PmStore::Sorted(_) | PmStore::Trees(_) => None,
         }
     }
 
     /// The sorted tables' part, if it has sorted tables.
     pub(crate) fn sorted(&self) -> Option<&Arc<SortedStore>> {
         match self {
-            PmStore::Lists(_) => None,
+            PmStore::Lists(_) | PmStore::Trees(_) => None,
             PmStore::Sorted(store) => Some(store),
+        }
+    }
+
+    /// The trees' part, if it has trees over the blocks of files.
+    pub(crate) fn trees(&self) -> Option<&Arc<TreeStore>> {
+        match self {
+            PmStore::Lists(_) | PmStore::Sorted(_) => None,
+            PmStore::Trees(store) => Some(store),
         }
     }
 
@@ -67,13 +79,14 @@ impl PmStore {
                 ..store.facts()
             }),
             PmStore::Sorted(store) => PmFacts::Sorted(store.facts(now_ns)),
+            PmStore::Trees(store) => PmFacts::Trees(store.facts()),
         }
     }
 
     /// Notes that users have made `gets` and `writes` in all by `now_ns`.
     pub(crate) fn note_operations(&self, gets: u64, writes: u64, now_ns: u64) {
         match self {
-            PmStore::Lists(_) => {}
+            PmStore::Lists(_) | PmStore::Trees(_) => {}
             PmStore::Sorted(store) => store.note_operations(gets, writes, now_ns),
         }
     }
@@ -83,6 +96,7 @@ impl PmStore {
         match self {
             PmStore::Lists(store) => store.spills(error),
             PmStore::Sorted(store) => store.spills(error),
+            PmStore::Trees(_) => false,
         }
     }
 
@@ -94,6 +108,7 @@ impl PmStore {
                 facts.used_share() >= facts.tuning.evict_share
             }
             PmStore::Sorted(store) => store.facts(0).is_evicting,
+            PmStore::Trees(_) => false,
         }
     }
 
@@ -102,7 +117,7 @@ impl PmStore {
         match self {
             PmStore::Lists(store) => store.fullness(buffers_bytes, buffer_bytes),
             // What finds no room becomes files.
-            PmStore::Sorted(_) => Fullness::Room,
+            PmStore::Sorted(_) | PmStore::Trees(_) => Fullness::Room,
         }
     }
 
@@ -110,6 +125,7 @@ impl PmStore {
     pub(crate) fn installed(&self, plan: &Plan, part: Option<&Part>, output: &Installed) {
         match self {
             PmStore::Lists(store) => store.done(done(plan)),
+            PmStore::Trees(_) => {}
             PmStore::Sorted(store) => {
                 let from_memory = plan.tables.iter().any(|(_, run)| !run.meta.is_file());
                 let merge = match (plan.reason, plan.how, output.medium) {

@@ -3,9 +3,11 @@
 use crate::engine::Engine;
 use crate::files::FileName;
 use crate::manifest::{Level, TableMeta};
+use crate::read::block_trees::TreeRun;
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::{Error, ErrorKind, Result};
+use firn_table::if_tree;
 use firn_table::pm_skiplist::{self, ChunkSums};
 use firn_table::pm_table::{self, PmTable};
 use firn_table::sst::{DamagedBlock, Sst};
@@ -65,6 +67,10 @@ impl Engine {
                 false => self.examine_in_memory(run, &mut chunks, &mut report, found)?,
                 true => self.examine_sst(level, run, &mut report, found)?,
             }
+        }
+        for run in state.trees() {
+            self.calls.check()?;
+            self.examine_tree(run, found)?;
         }
         for result in self.examine_pool(&mut report) {
             let told = result.map_err(|error| {
@@ -187,6 +193,26 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 let keys = Some((run.meta.smallest.clone(), run.meta.largest.clone()));
                 found(Damage { error, keys })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Compares a tree over blocks with the tables that it is over.
+    fn examine_tree(
+        &self,
+        run: &TreeRun,
+        found: &mut dyn FnMut(Damage) -> Result<()>,
+    ) -> Result<()> {
+        let open = |table: &Arc<TableRun>| Ok(table.table()?.sst()?.clone());
+        let tables: Vec<Arc<Sst>> = run.tables().iter().map(open).collect::<Result<_>>()?;
+        let files = run.tree().files().iter().copied();
+        let summaries = tables.iter().map(|table| table.block_summaries());
+        match if_tree::verify(run.tree(), files.zip(summaries)) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                // Its tables have all that it says, so no key is affected.
+                found(Damage { error, keys: None })
             }
             Err(error) => Err(error),
         }

@@ -7,6 +7,7 @@
 //! An unknown tag is an error, because an edit of a later version must not be half understood.
 
 use super::Level;
+use super::block_trees::BlockTreeMeta;
 use super::evicted::Evicted;
 use super::parts::{Cut, PartId};
 use crate::files::NUMBER_MAX;
@@ -256,6 +257,8 @@ pub(crate) struct Edit {
     pub(crate) ranges_added: Vec<Vec<u8>>,
     /// Borders at which two ranges become one, or two partitions begin.
     pub(crate) ranges_dropped: Vec<Vec<u8>>,
+    /// Trees over the blocks of tables. No record says that one is dropped.
+    pub(crate) trees_added: Vec<BlockTreeMeta>,
     pub(crate) pm: Option<PmPairing>,
     /// The evicted part of a tree of level 0.
     pub(crate) evicted: Option<Evicted>,
@@ -286,6 +289,7 @@ const LIST_ADDED: u64 = 21;
 const SORTED_ADDED: u64 = 22;
 const RANGE_ADDED: u64 = 23;
 const RANGE_DROPPED: u64 = 24;
+const TREE_ADDED: u64 = 25;
 
 /// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 6;
@@ -381,6 +385,15 @@ impl Edit {
         keys(CUT_DROPPED, &self.cuts_dropped);
         keys(RANGE_ADDED, &self.ranges_added);
         keys(RANGE_DROPPED, &self.ranges_dropped);
+        for tree in &self.trees_added {
+            put_varint(&mut out, TREE_ADDED);
+            let (first, last) = tree.levels;
+            let extent = (tree.extent.offset.get(), tree.extent.len);
+            for number in [tree.id.0, first.0 as u64, last.0 as u64, extent.0, extent.1] {
+                put_varint(&mut out, number);
+            }
+            put_bytes(&mut out, &tree.from);
+        }
         out
     }
 
@@ -461,6 +474,7 @@ impl Edit {
             CUT_DROPPED => self.cuts_dropped.push(key(reader)?),
             RANGE_ADDED => self.ranges_added.push(key(reader)?),
             RANGE_DROPPED => self.ranges_dropped.push(key(reader)?),
+            TREE_ADDED => self.trees_added.push(tree(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }
@@ -485,6 +499,19 @@ fn key(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     (1..=KEY_BYTES_MAX)
         .contains(&key.len())
         .then(|| key.to_vec())
+}
+
+fn tree(reader: &mut Reader<'_>) -> Option<BlockTreeMeta> {
+    let id = file_id(reader)?;
+    let levels = (reader.varint_max(LEVELS_MAX)?, reader.varint_max(LEVELS_MAX)?);
+    let extent = firn_pm::Extent::new(number(reader)?, number(reader)?);
+    let from = reader.bytes()?;
+    (levels.0 <= levels.1 && from.len() <= KEY_BYTES_MAX).then(|| BlockTreeMeta {
+        id,
+        levels: (Level(levels.0), Level(levels.1)),
+        extent,
+        from: from.to_vec(),
+    })
 }
 
 fn put_table(out: &mut Vec<u8>, table: &TableMeta) {

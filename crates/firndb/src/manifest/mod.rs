@@ -1,6 +1,7 @@
 //! The manifest: the only record of the files that make up the database. Format:
 //! `docs/format/manifest.md`.
 
+mod block_trees;
 mod edit;
 mod evicted;
 mod layout;
@@ -14,6 +15,7 @@ mod tests;
 mod version;
 mod write;
 
+pub(crate) use block_trees::{BlockTreeMeta, BlockTrees};
 pub(crate) use edit::{
     Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, TABLES_HAVE_HEADERS, TableMeta,
 };

@@ -6,8 +6,10 @@
 //! 3. `disjoint`: tables of a level below 0 do not overlap, and are in key order.
 //! 4. `bordered`: partition borders are distinct, and no table crosses one.
 //! 5. `confined`: borders of ranges are distinct, and no table below level 0 crosses one.
-//! 6. `rising`: edit ids and sequence numbers do not fall.
+//! 6. `covering`: a tree over blocks is of a range that is there, and no other is over its tables.
+//! 7. `rising`: edit ids and sequence numbers do not fall.
 
+use super::block_trees::BlockTrees;
 use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use super::evicted::Evicted;
 use super::parts::{Layout, PartId, PartRange};
@@ -15,7 +17,9 @@ use super::{Level, Levels};
 use crate::log::LogEnd;
 use firn_base::FileId;
 use firn_base::SeqNo;
-use std::collections::{BTreeMap, HashSet};
+use firn_table::sst::Extent;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The state of a log.
@@ -49,6 +53,8 @@ pub(crate) struct Version {
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Levels<Tables>,
     pub(crate) layout: Layout,
+    /// Trees over the blocks of tables, each over the tables that are there.
+    pub(crate) trees: BlockTrees,
     /// Partitions so far, so that no number is used twice.
     pub(crate) parts_made: u32,
     pub(crate) pm: Option<PmPairing>,
@@ -84,36 +90,66 @@ impl Version {
             .evicted_through
             .max(whole.or(edit.evicted_through).unwrap_or_default());
         self.apply_logs(edit)?;
-        self.drop_tables(&edit.drop)?;
+        let kept = self.drop_tables(edit)?;
         self.move_borders(edit)?;
         self.check_fresh(&edit.add, id_bound)?;
-        edit.add
+        for (level, table) in &edit.add {
+            self.add(*level, table)?;
+            if !kept.contains(&table.id) {
+                self.trees.drop_of(&self.layout, *level, &table.smallest);
+            }
+        }
+        edit.trees_added
             .iter()
-            .try_for_each(|(level, table)| self.add(*level, table))
+            .try_for_each(|tree| self.trees.add(&self.layout, tree))
     }
 
-    /// Drops tables. Each level is scanned once, however many of its tables are dropped.
-    fn drop_tables(&mut self, drop: &[(Level, FileId)]) -> Result<(), &'static str> {
+    /// Drops tables, and the trees over them. Each level is scanned once, however many of its
+    /// tables are dropped. Returns the tables that come back the same, which keep their trees.
+    fn drop_tables(&mut self, edit: &Edit) -> Result<HashSet<FileId>, &'static str> {
         let mut by_level: BTreeMap<Level, HashSet<FileId>> = BTreeMap::new();
-        for &(level, id) in drop {
+        for &(level, id) in &edit.drop {
             if !by_level.entry(level).or_default().insert(id) {
                 return Err("known: a table that is dropped twice");
             }
         }
+        let again: HashMap<FileId, (Level, Extent)> = match self.trees.is_empty() {
+            true => HashMap::new(),
+            false => {
+                let added = edit.add.iter();
+                added.map(|(level, table)| (table.id, (*level, table.extent))).collect()
+            }
+        };
+        let mut kept = HashSet::new();
         for (level, mut ids) in by_level {
             let tables = self
                 .levels
                 .get_mut(level)
                 .ok_or("known: a level that is not there")?;
-            Arc::make_mut(tables).retain(|table| !ids.remove(&table.id));
+            Arc::make_mut(tables).retain(|table| {
+                let is_dropped = ids.remove(&table.id);
+                if is_dropped && again.get(&table.id) == Some(&(level, table.extent)) {
+                    kept.insert(table.id);
+                } else if is_dropped {
+                    self.trees.drop_of(&self.layout, level, &table.smallest);
+                }
+                !is_dropped
+            });
             if !ids.is_empty() {
                 return Err("known: a table that is not there");
             }
         }
-        Ok(())
+        Ok(kept)
     }
 
     fn move_borders(&mut self, edit: &Edit) -> Result<(), &'static str> {
+        let added = edit.cuts_added.iter().map(|(cut, _)| cut);
+        for cut in added.chain(&edit.cuts_dropped) {
+            self.trees.drop_at(cut, true);
+        }
+        for border in edit.ranges_added.iter().chain(&edit.ranges_dropped) {
+            self.trees.drop_at(border, false);
+        }
         if !edit.cuts_added.is_empty() || !edit.cuts_dropped.is_empty() {
             self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
             self.parts_made = self.parts_made.max(self.layout.next_id().0);
@@ -179,6 +215,36 @@ impl Version {
             Arc::new(tables[first..end.max(first)].to_vec())
         };
         self.levels.iter().map(of_level).collect()
+    }
+
+    /// The tables that a tree over these levels of the range that begins with `from` is over: the
+    /// newest run first and in key order in a run, each with the rank of its run. `None` if no range
+    /// begins there.
+    pub(crate) fn tables_under(
+        &self,
+        (first, last): (Level, Level),
+        from: &[u8],
+    ) -> Option<Vec<(u32, Level, Arc<TableMeta>)>> {
+        let part = self.layout.part_of(from);
+        let range = match first {
+            Level::ZERO => self.layout.range(part),
+            _ => self.layout.range_of(part, from),
+        };
+        if range.0 != from {
+            return None;
+        }
+        let (mut found, mut rank) = (Vec::new(), 0);
+        for (level, tables) in self.tables_of(range).iter() {
+            if level < first || level > last || tables.is_empty() {
+                continue;
+            }
+            for table in tables.iter() {
+                found.push((rank, level, table.clone()));
+                rank += u32::from(level.is_zero());
+            }
+            rank += u32::from(!level.is_zero());
+        }
+        Some(found)
     }
 
     /// Checks that none of the added tables exists or appears twice. No existing table has an id of
@@ -346,6 +412,7 @@ impl Version {
                 .map(|cut| cut.to_vec())
                 .collect(),
             ranges_dropped: Vec::new(),
+            trees_added: self.trees.iter().map(|tree| (**tree).clone()).collect(),
             pm: self.pm,
             evicted: self.evicted.clone(),
             evicted_through: Some(self.evicted_through),

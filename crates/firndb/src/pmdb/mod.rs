@@ -2,5 +2,7 @@
 //! `compaction/picker/ranges.rs`.
 
 mod stats;
+mod trees;
 
-pub use stats::PmdbStats;
+pub use stats::{BlockTreeStats, PmdbStats};
+pub(crate) use trees::{TreeFacts, TreeStore};

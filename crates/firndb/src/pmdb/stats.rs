@@ -1,5 +1,8 @@
-//! Statistics of ranges with stacks of tables.
+//! Statistics of ranges with stacks of tables, and of the trees over their blocks.
 
+use super::trees::TreeStore;
+use crate::read::state::ReadState;
+use firn_table::IfTreeGets;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -25,4 +28,56 @@ pub struct PmdbStats {
     /// The same by reason: `size` (a full stack, or rest), `partition` (a range that is too large),
     /// `space` (hidden entries), `seeks` (scans), `manual`.
     pub merges_for: BTreeMap<&'static str, u64>,
+    /// The trees over their blocks in persistent memory, if it is durable at the fence.
+    pub trees: Option<BlockTreeStats>,
+}
+
+/// Trees over the blocks of tables, in persistent memory.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BlockTreeStats {
+    /// The number of trees.
+    pub trees: usize,
+    /// Bytes of persistent memory that they take.
+    pub bytes: u64,
+    /// The number of blocks in them.
+    pub blocks: u64,
+    /// Trees made since the open.
+    pub made: u64,
+    /// Bytes of these.
+    pub made_bytes: u64,
+    /// Trees that found no room, so that gets go through the indexes of the tables.
+    pub refused: u64,
+    /// Searches of gets.
+    pub searches: u64,
+    /// Nodes and entries above them whose bounds they compared.
+    pub nodes: u64,
+    /// Cache lines of persistent memory that they read.
+    pub lines: u64,
+    /// Filters of blocks that they tested.
+    pub tests: u64,
+    /// The tests that excluded the key.
+    pub rejected: u64,
+}
+
+impl TreeStore {
+    /// The statistics of the trees of `state`, and of the gets that searched them.
+    pub(crate) fn stats(&self, state: &ReadState, gets: &IfTreeGets) -> BlockTreeStats {
+        let mut stats = BlockTreeStats {
+            made: self.made.get(),
+            made_bytes: self.made_bytes.get(),
+            refused: self.refused.get(),
+            searches: gets.searches.get(),
+            nodes: gets.nodes.get(),
+            lines: gets.lines.get(),
+            tests: gets.tests.get(),
+            rejected: gets.rejected.get(),
+            ..BlockTreeStats::default()
+        };
+        for run in state.trees() {
+            stats.trees += 1;
+            stats.bytes += run.meta.extent.len;
+            stats.blocks += run.tree().blocks() as u64;
+        }
+        stats
+    }
 }

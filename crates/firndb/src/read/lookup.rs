@@ -2,6 +2,7 @@
 //! Gets and `multi_get` run the same search; only the latter does not wait for each read.
 
 use crate::manifest::Level;
+use crate::read::block_trees::TreeRun;
 use crate::read::run::Run;
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
@@ -83,6 +84,10 @@ impl<'a> Candidates<'a> {
         }
         while let Some(level) = self.part.levels.get(self.level) {
             let layer = Layer::Level(self.level);
+            if let Some(tree) = self.tree() {
+                self.level = tree.meta.levels.1.below();
+                return Some((layer, Run::Tree(tree)));
+            }
             if level.sorted {
                 self.level = self.level.below();
                 if let Some(run) = level.run_for(self.key) {
@@ -104,6 +109,15 @@ impl<'a> Candidates<'a> {
     }
 }
 
+impl<'a> Candidates<'a> {
+    /// The tree over the tables of this level and those that follow, if they have one.
+    #[inline(always)]
+    fn tree(&self) -> Option<&'a TreeRun> {
+        let trees = self.part.trees.as_ref().filter(|_| self.run == 0)?;
+        trees.at(self.level, self.key)
+    }
+}
+
 /// A search in progress.
 pub(super) struct Search<'a> {
     pub(super) query: Query<'a>,
@@ -112,6 +126,8 @@ pub(super) struct Search<'a> {
     /// The first table that was read without finding the key. Compacting it would have saved that
     /// read (LevelDB's rule).
     charged: Option<(Level, &'a Arc<TableRun>)>,
+    /// True if a run was read without finding the key.
+    read_in_vain: bool,
 }
 
 /// Looks where no read is needed: in the memtables and the rows. If the key is in neither, returns
@@ -158,6 +174,7 @@ impl<'a> Search<'a> {
             query,
             state,
             charged: None,
+            read_in_vain: false,
         }
     }
 
@@ -181,6 +198,7 @@ impl<'a> Search<'a> {
             }
             // A block from the cache cost nothing that a compaction could save.
             Got::Missed { read: true } => {
+                self.read_in_vain = true;
                 if let (Layer::Level(level), Run::Table(run)) = (layer, run) {
                     self.charged.get_or_insert((level, run));
                 }
@@ -203,7 +221,7 @@ impl<'a> Search<'a> {
     /// searched.
     #[inline]
     pub(super) fn keep_absent(&self) {
-        if self.charged.is_some() {
+        if self.read_in_vain {
             self.state.keep_absent(&self.query);
         }
     }

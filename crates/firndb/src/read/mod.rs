@@ -1,5 +1,6 @@
 //! The read path. [`Engine::find`] is its ordered description.
 
+pub(crate) mod block_trees;
 pub(crate) mod gaps;
 pub(crate) mod heat;
 mod level;

@@ -1,6 +1,7 @@
 //! One run that a lookup searches, of any kind, and one lookup in flight.
 
 use crate::log::PendingValue;
+use crate::read::block_trees::{PendingTree, TreeRun, TreeStep};
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use crate::upper::{Lookup, Upper};
@@ -13,12 +14,15 @@ use std::sync::Arc;
 pub(crate) enum Run<'a> {
     Upper(&'a Upper),
     Table(&'a Arc<TableRun>),
+    /// All tables that a tree is over.
+    Tree(&'a TreeRun),
 }
 
 /// A read in flight that a lookup waits for.
 pub(crate) enum Pending<'a> {
     Block(Arc<Sst>, PendingBlock),
     Value(&'a Upper, Tag, PendingValue),
+    Tree(PendingTree<'a>),
 }
 
 /// The result of a lookup, or the read that it waits for.
@@ -34,6 +38,7 @@ impl<'a> Run<'a> {
         match self {
             Run::Upper(upper) => upper.get(query),
             Run::Table(run) => run.table()?.get(query),
+            Run::Tree(tree) => tree.get(query),
         }
     }
 
@@ -43,6 +48,10 @@ impl<'a> Run<'a> {
             Run::Upper(upper) => Ok(match upper.begin_get(query)? {
                 Lookup::Done(got) => Step::Done(got),
                 Lookup::Pending(tag, value) => Step::Pending(Pending::Value(upper, tag, value)),
+            }),
+            Run::Tree(tree) => Ok(match tree.begin_get(query)? {
+                TreeStep::Done(got) => Step::Done(got),
+                TreeStep::Pending(pending) => Step::Pending(Pending::Tree(pending)),
             }),
             Run::Table(run) => match &*run.table()? {
                 Table::List(list) => list.get(query).map(Step::Done),
@@ -62,6 +71,7 @@ impl Pending<'_> {
         match self {
             Pending::Block(table, block) => table.finish_get(block, query),
             Pending::Value(upper, tag, value) => upper.finish_get(query, tag, value),
+            Pending::Tree(pending) => pending.finish(query),
         }
     }
 }

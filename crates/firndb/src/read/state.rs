@@ -14,8 +14,9 @@
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
-use crate::manifest::{Layout, Level, Levels, PartId, TableMeta, Tables, Version};
+use crate::manifest::{BlockTreeMeta, Layout, Level, Levels, PartId, TableMeta, Tables, Version};
 use crate::memtable::Memtable;
+use crate::read::block_trees::{PartTrees, TreeRun};
 use crate::read::heat::Heat;
 use crate::read::level::Change;
 pub(crate) use crate::read::level::LevelRuns;
@@ -52,6 +53,8 @@ pub(crate) struct Part {
     /// The structure between the memtables and the tables, in profiles that have one.
     pub(crate) upper: Option<Upper>,
     pub(crate) levels: Levels<Arc<LevelRuns>>,
+    /// Trees over the blocks of its tables, if there are any.
+    pub(crate) trees: Option<Arc<PartTrees>>,
     /// Its reads, if a policy looks at them.
     pub(crate) heat: Option<Arc<Heat>>,
 }
@@ -104,6 +107,12 @@ impl ReadState {
         self.parts.iter().flat_map(|part| part.tables())
     }
 
+    /// All trees over blocks.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &Arc<TreeRun>> {
+        let parts = self.parts.iter().filter_map(|part| part.trees.as_ref());
+        parts.flat_map(|trees| trees.iter())
+    }
+
     /// The tables of `level` in all partitions.
     #[cfg(all(test, not(shuttle)))]
     pub(crate) fn runs(&self, level: Level) -> Vec<Arc<TableRun>> {
@@ -142,7 +151,9 @@ impl ReadState {
             of.dedup();
             for i in of {
                 let new = version.tables_of(layout.range(i));
-                parts[i] = Arc::new(self.parts[i].with_tables(&new, tables, levels, |_| None));
+                let part = self.parts[i].with_tables(&new, tables, levels, |_| None);
+                let part = part.with_trees(version, i, tables, &|_| None);
+                parts[i] = Arc::new(part);
             }
         }
         ReadState {
@@ -162,6 +173,8 @@ impl ReadState {
         let layout = &version.layout;
         let runs: HashMap<FileId, &Arc<TableRun>> =
             self.tables().map(|(_, run)| (run.meta.id, run)).collect();
+        let trees: HashMap<FileId, &Arc<TreeRun>> =
+            self.trees().map(|tree| (tree.id(), tree)).collect();
         let part = |(i, &id): (usize, &PartId)| {
             let before = self.part_by_id(id).map(|part| Part::clone(part));
             let before = Part {
@@ -169,7 +182,8 @@ impl ReadState {
                 ..before.unwrap_or_default()
             };
             let new = version.tables_of(layout.range(i));
-            Arc::new(before.with_tables(&new, tables, levels, |id| runs.get(&id).copied()))
+            let part = before.with_tables(&new, tables, levels, |id| runs.get(&id).copied());
+            Arc::new(part.with_trees(version, i, tables, &|id| trees.get(&id).copied()))
         };
         layout.ids().iter().enumerate().map(part).collect()
     }
@@ -374,6 +388,37 @@ impl Part {
             levels: changes.iter().map(level).collect(),
             ..self.clone()
         }
+    }
+
+    /// The partition, which has index `i`, with the trees of `version`. Those that this partition
+    /// has are shared, and those that `known` finds.
+    fn with_trees<'a>(
+        self,
+        version: &Version,
+        i: usize,
+        cache: &TableCache,
+        known: &impl Fn(FileId) -> Option<&'a Arc<TreeRun>>,
+    ) -> Part {
+        let layout = &version.layout;
+        if version.trees.is_empty() {
+            return Part { trees: None, ..self };
+        }
+        let tree = |meta: &Arc<BlockTreeMeta>| {
+            let is_it = |tree: &&Arc<TreeRun>| tree.id() == meta.id;
+            let held = self.trees.as_ref().and_then(|trees| trees.iter().find(is_it));
+            if let Some(held) = held.or_else(|| known(meta.id)) {
+                return Some(held.clone());
+            }
+            let range = match meta.levels.0 {
+                Level::ZERO => layout.range(i),
+                _ => layout.range_of(i, &meta.from),
+            };
+            let tree = cache.tree(meta.id)?;
+            TreeRun::new(meta.clone(), tree, &self.levels, range).map(Arc::new)
+        };
+        let trees = version.trees.within(layout.range(i)).filter_map(tree);
+        let trees = Some(Arc::new(PartTrees::new(trees)));
+        Part { trees, ..self }
     }
 
     /// The last level that holds any table; 0 if none does.

@@ -28,7 +28,8 @@ use firn_base::sync::{
 };
 use firn_base::{Error, FileId, Result, count::Counter};
 use firn_fs::OpenMode;
-use firn_table::sst::Sst;
+use firn_table::if_tree::IfTree;
+use firn_table::sst::{BlockReader, Sst};
 use firn_table::{OpenBytes, TableContext};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -122,6 +123,15 @@ impl TableRun {
         }
         drop(guard);
         self.open()
+    }
+
+    /// The reader of its blocks.
+    ///
+    /// # Errors
+    /// As [`TableRun::table`].
+    #[inline]
+    pub(crate) fn block_reader(self: &Arc<Self>) -> Result<BlockReader> {
+        Ok(self.table()?.sst()?.block_reader().clone())
     }
 
     #[cold]
@@ -249,6 +259,8 @@ pub(crate) struct TableCache {
     second: AtomicU64,
     /// Tables in persistent memory that are about to become part of a state.
     placed: Mutex<HashMap<FileId, Placed>>,
+    /// Trees over blocks that are about to become part of a state.
+    trees: Mutex<HashMap<FileId, Arc<IfTree>>>,
     /// Bytes of the tables kept open.
     bytes: AtomicU64,
     /// Held while the block cache's size is set, so that an older size never overwrites a newer
@@ -331,6 +343,7 @@ impl TableCache {
             kept: Mutex::default(),
             second: AtomicU64::new(0),
             placed: Mutex::default(),
+            trees: Mutex::default(),
             bytes: AtomicU64::new(0),
             resizing: Mutex::new(()),
             opens: Counter::default(),
@@ -389,9 +402,20 @@ impl TableCache {
         self.placed.lock().get(&meta.id).cloned()
     }
 
-    /// Leaves all tables in persistent memory to the state, which has them now.
+    /// Adds a tree over blocks that the next state will have.
+    pub(crate) fn add_tree(&self, tree: Arc<IfTree>) {
+        self.trees.lock().insert(tree.space().id(), tree);
+    }
+
+    /// The tree `id`, for its run. It stays here, as [`TableCache::placed`] says.
+    pub(crate) fn tree(&self, id: FileId) -> Option<Arc<IfTree>> {
+        self.trees.lock().get(&id).cloned()
+    }
+
+    /// Leaves all that is in persistent memory to the state, which has it now.
     pub(crate) fn placed_are_swapped_in(&self) {
         self.placed.lock().clear();
+        self.trees.lock().clear();
     }
 
     pub(crate) fn context(&self) -> &TableContext {

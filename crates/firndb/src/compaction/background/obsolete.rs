@@ -16,6 +16,7 @@ use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::memtable::Memtable;
+use crate::read::block_trees::TreeRun;
 use crate::read::pm_space::PmSpace;
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
@@ -53,6 +54,8 @@ pub(crate) enum Obsolete {
     Blocks(Arc<TableRun>, Arc<[usize]>),
     Memtable(Arc<Memtable>),
     Log(FileId),
+    /// A tree over blocks that the next state does not have.
+    Tree(Arc<TreeRun>),
 }
 
 /// An unused memtable, and the tick at which it became unused.
@@ -75,6 +78,7 @@ impl Obsolete {
             Obsolete::Table(run) | Obsolete::Blocks(run, _) => Arc::strong_count(run) == 1,
             Obsolete::Space(space) => space.is_last(),
             Obsolete::Memtable(buffer) => Arc::strong_count(buffer) == 1,
+            Obsolete::Tree(tree) => Arc::strong_count(tree) == 1,
             Obsolete::Log(_) => true,
         }
     }
@@ -93,7 +97,10 @@ impl ObsoleteFiles {
         self.dead.lock().iter().any(|dead| match dead {
             Obsolete::Table(run) => !run.meta.is_file(),
             Obsolete::Space(_) => true,
-            Obsolete::Blocks(..) | Obsolete::Memtable(_) | Obsolete::Log(_) => false,
+            Obsolete::Blocks(..)
+            | Obsolete::Memtable(_)
+            | Obsolete::Tree(_)
+            | Obsolete::Log(_) => false,
         })
     }
 
@@ -140,6 +147,14 @@ impl Engine {
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         self.release_trees();
         let mut ready = self.jobs.obsolete.take_free();
+        // Trees hold tables.
+        let (trees, others) = ready
+            .drain(..)
+            .partition(|dead| matches!(dead, Obsolete::Tree(_)));
+        ready = others;
+        if self.release_block_trees(trees) {
+            ready.extend(self.jobs.obsolete.take_free());
+        }
         let store = self.compaction.pm.as_ref();
         if store.is_some_and(PmStore::is_short) && self.jobs.obsolete.holds_memory() {
             // Otherwise a cursor that keeps moving would hold the tables that it began with.
@@ -159,6 +174,7 @@ impl Engine {
                     }
                 }
                 Obsolete::Space(space) => self.release_space(space),
+                Obsolete::Tree(tree) => self.retire([Obsolete::Tree(tree)]),
                 Obsolete::Table(run) => {
                     self.forget_blocks(&run, None);
                     self.jobs.obsolete.obsolete.lock().push(run.meta.clone());
@@ -226,6 +242,20 @@ impl Engine {
             }
             Err(held) => self.retire([Obsolete::Space(held)]),
         }
+    }
+
+    /// Frees the persistent memory of trees over blocks. True if there were any.
+    fn release_block_trees(&self, trees: Vec<Obsolete>) -> bool {
+        let any = !trees.is_empty();
+        for tree in trees {
+            let Obsolete::Tree(run) = tree else { continue };
+            let tree = Arc::try_unwrap(run).map(TreeRun::into_tree);
+            let tree = tree.ok().and_then(Arc::into_inner);
+            if let (Some(PmStore::Trees(store)), Some(tree)) = (&self.compaction.pm, tree) {
+                store.release(tree);
+            }
+        }
+        any
     }
 
     /// Frees the persistent memory of a removed log.

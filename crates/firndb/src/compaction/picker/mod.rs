@@ -76,7 +76,7 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         return Some(border);
     }
     let picked = match (state.upper(), facts.pm) {
-        (None, None) => match facts.ranges {
+        (None, None | Some(PmFacts::Trees(_))) => match facts.ranges {
             Some(tuning) => ranges::pick(state, facts, tuning),
             None => leveled::pick(state, facts),
         },
@@ -96,7 +96,7 @@ pub(crate) fn sizes(
     buffer_bytes: u64,
 ) -> Sizes {
     match pm {
-        None | Some(PmFacts::Lists(_)) => match ranges {
+        None | Some(PmFacts::Lists(_) | PmFacts::Trees(_)) => match ranges {
             Some(tuning) => ranges::sizes(limits, tuning, buffer_bytes),
             None => Sizes::of(limits),
         },
@@ -107,7 +107,7 @@ pub(crate) fn sizes(
 /// `plan` with the medium of its output.
 fn placed(plan: Plan, state: &ReadState, facts: &Facts<'_>) -> Plan {
     match facts.pm {
-        None => plan,
+        None | Some(PmFacts::Trees(_)) => plan,
         Some(PmFacts::Lists(lists)) => tiering::placed(plan, state, facts, lists),
         Some(PmFacts::Sorted(_)) => costs::placed(plan),
     }
@@ -148,7 +148,7 @@ pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         Some(Upper::Trees(trees)) => trees::flush_how(trees, buffer, facts)?,
     };
     let medium = match facts.pm {
-        None => Medium::Ssd,
+        None | Some(PmFacts::Trees(_)) => Medium::Ssd,
         Some(PmFacts::Lists(lists)) => tiering::flush_medium(facts, lists),
         Some(PmFacts::Sorted(tables)) => costs::flush_medium(facts, tables),
     };
@@ -170,7 +170,7 @@ pub(crate) fn debt(
     let mut debt = Debt::default();
     debt.buffers = state.memtables.len().saturating_sub(1);
     match pm {
-        None => {}
+        None | Some(PmFacts::Trees(_)) => {}
         Some(PmFacts::Lists(lists)) => debt.add(&[tiering::pressure(lists, buffer_bytes)]),
         Some(PmFacts::Sorted(tables)) => return costs::debt(state, limits, tables),
     }

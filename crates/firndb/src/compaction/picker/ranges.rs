@@ -19,12 +19,15 @@
 use super::leveled::{level0_pressure, pick_stale};
 use super::{Facts, Sizes, pick_flush};
 use crate::compaction::hidden::Below;
+use crate::compaction::index::Indexed;
 use crate::compaction::plan::{Border, How, Plan, RangeLevels, Reason};
+use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId, PartRange, TableMeta, evenly};
 use crate::mechanisms;
 use crate::options::tuning::PmdbTuning;
 use crate::pmdb::PmdbStats;
+use crate::read::block_trees::{Scope, tables_of};
 use crate::read::stack::Stack;
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
@@ -335,6 +338,7 @@ pub(super) fn sizes(limits: &Limits, tuning: &PmdbTuning, buffer_bytes: u64) -> 
 /// The next action, if one is due.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
     pick_flush(state, facts)
+        .or_else(|| pick_index(state, facts, tuning))
         .or_else(|| pick_due(state, facts, tuning))
         .or_else(|| pick_rest(state, facts, tuning))
 }
@@ -345,6 +349,52 @@ fn ranged(state: &ReadState) -> Vec<Ranged<'_>> {
     let mut parts: Vec<Ranged<'_>> = parts.map(|at| Ranged::at(state, at)).collect();
     parts.sort_by_key(|ranged| std::cmp::Reverse(ranged.part.level0_tables()));
     parts
+}
+
+/// The tables whose blocks are to get a tree, because they have none.
+fn pick_index(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
+    let has_room = matches!(facts.pm, Some(PmFacts::Trees(trees)) if trees.has_room);
+    if !has_room || !mechanisms::PMDB_TREES.is_on() {
+        return None;
+    }
+    let base = base(tuning);
+    let mut parts = state.parts.iter().enumerate();
+    parts.find_map(|(at, part)| {
+        let layout = &state.layout;
+        let of_part = (layout.range(at), &[Scope::Level0][..]);
+        let scopes = [Scope::Added { base }, Scope::Base { base }];
+        let cuts = layout.ranges_of(at);
+        let (from, to) = layout.range(at);
+        let begins = std::iter::once(from).chain(cuts.iter().map(|cut| &**cut));
+        let ends = cuts.iter().map(|cut| Some(&**cut)).chain([to]);
+        let of_ranges = begins.zip(ends).map(|range| (range, &scopes[..]));
+        let mut places = std::iter::once(of_part).chain(of_ranges);
+        places.find_map(|(range, scopes)| {
+            scopes.iter().find_map(|scope| {
+                let levels = scope.levels();
+                let has = part.trees.as_ref();
+                if levels.0 > levels.1 || has.is_some_and(|trees| trees.has(levels, range.0)) {
+                    return None;
+                }
+                let tables = tables_of(&part.levels, levels, range);
+                let is_busy = tables.iter().any(|(.., run)| facts.busy.has(run));
+                if tables.is_empty() || is_busy {
+                    return None;
+                }
+                let tables = tables.into_iter();
+                let tables = tables.map(|(_, level, run)| (level, run.clone()));
+                let id = layout.ids()[at];
+                let plan = Plan::new(id, tables.collect(), levels.0, How::Index, Reason::Index);
+                Some(Plan {
+                    indexed: Some(Arc::new(Indexed {
+                        levels,
+                        from: range.0.to_vec(),
+                    })),
+                    ..plan
+                })
+            })
+        })
+    })
 }
 
 fn pick_due(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {

@@ -317,6 +317,7 @@ impl Case {
             How::Move => "move",
             How::Insert => "insert",
             How::Border => "border",
+            How::Index => "index",
         };
         let (upper, same) = (names(true), names(false));
         let sides = [upper, same].into_iter().filter(|side| !side.is_empty());

@@ -4,12 +4,14 @@
 use super::{HALVES_MORE_BYTES, HELD_SHARE, Recovery};
 use crate::blade::SortedStore;
 use crate::compaction::pm_store::PmStore;
-use crate::manifest::{Place, TableMeta};
+use crate::manifest::{BlockTreeMeta, BlockTrees, Place, TableMeta};
 use crate::options::tuning::Tiering;
+use crate::pmdb::TreeStore;
 use crate::read::pm_space::PmSpace;
 use crate::tlsm::{CutJobs, ListStore};
 use firn_base::{Error, ErrorKind, Result};
 use firn_pm::{DurableAt, Extent, Pool};
+use firn_table::if_tree::{self, IfTree, IfTreeFile, IfTreeSpace};
 use firn_table::pm_skiplist::{self, Chunks, FoundList, List, ListPlace, ListSpace, ListTotals};
 use firn_table::pm_table::{self, PmTable, PmTableSpace};
 use std::sync::Arc;
@@ -55,7 +57,11 @@ impl Recovery {
                     .add_placed(PmSpace::List(Arc::new(space), totals));
             }
         }
+        self.claim_block_trees()?;
         let store = self.pm_store()?;
+        if matches!(store, Some(PmStore::Trees(_))) {
+            self.compaction.sst.block_filter_bits = self.options.filter_bits;
+        }
         let Some(pool) = self.pm.clone().filter(|_| !self.read_only) else {
             self.compaction.pm = store;
             return Ok(());
@@ -68,6 +74,46 @@ impl Recovery {
         pool.finish_recovery()?;
         cut.settle(&pool, lists.as_deref())?;
         (self.compaction.pm, self.recovered.cut) = (store, cut);
+        Ok(())
+    }
+
+    /// Claims the trees over blocks that the manifest names. One that is not whole, or not over the
+    /// tables that are there, is dropped: its space is free then, and it is made again.
+    fn claim_block_trees(&mut self) -> Result<()> {
+        let named: Vec<Arc<BlockTreeMeta>> = self.version.trees.iter().cloned().collect();
+        let has_trees = self.options.ranges().is_some() && !self.read_only;
+        let Some(pool) = self.durable_pool().filter(|_| has_trees) else {
+            self.version.trees = BlockTrees::default();
+            return Ok(());
+        };
+        for meta in named {
+            let claimed = if_tree::claim(&pool, meta.id, meta.extent);
+            let space = match claimed.map(Arc::new) {
+                Ok(space) => space,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    tracing::warn!(%error, "a tree over blocks is made again");
+                    self.version.trees.drop_one(meta.id);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let tables = self.version.tables_under(meta.levels, &meta.from);
+            let files = tables.unwrap_or_default().into_iter();
+            let files = files.map(|(run, _, table)| IfTreeFile {
+                id: table.id,
+                valid_len: table.bytes(),
+                run,
+            });
+            let tree = IfTree::open(space.clone())?;
+            if !files.eq(tree.files().iter().copied()) {
+                self.version.trees.drop_one(meta.id);
+                drop(tree);
+                Arc::into_inner(space).map_or(Ok(()), IfTreeSpace::release)?;
+                continue;
+            }
+            let tree = tree.counted_in(self.tables.context());
+            self.tables.add_tree(Arc::new(tree));
+        }
         Ok(())
     }
 
@@ -166,6 +212,10 @@ impl Recovery {
     /// read-only open takes whatever is there.
     fn pm_store(&self) -> Result<Option<PmStore>> {
         let (lists, sorted) = (self.options.lists(), self.options.sorted());
+        if self.options.ranges().is_some() {
+            let pool = self.durable_pool().filter(|_| !self.read_only);
+            return Ok(pool.map(|pool| PmStore::Trees(Arc::new(TreeStore::new(pool)))));
+        }
         if lists.is_none() && sorted.is_none() {
             return Ok(None);
         }

@@ -1,0 +1,130 @@
+//! The trees' part of the pool.
+
+use crate::read::block_trees::file_of;
+use crate::read::table_run::TableRun;
+use firn_base::count::Counter;
+use firn_base::sync::{AtomicBool, Ordering};
+use firn_base::{ErrorKind, FileId, Result};
+use firn_pm::Pool;
+use firn_table::TableContext;
+use firn_table::if_tree::{IfTree, IfTreeOptions, IfTreeSpace, IfTreeTotals, IfTreeWriter};
+use std::sync::Arc;
+
+/// The facts about the trees that a picker needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeFacts {
+    /// True if the pool has room for another, as far as is known.
+    pub(crate) has_room: bool,
+}
+
+/// The trees' part of the pool.
+pub(crate) struct TreeStore {
+    pool: Arc<Pool>,
+    /// True if the pool had no room for the last tree, until one is freed.
+    is_full: AtomicBool,
+    pub(crate) made: Counter,
+    pub(crate) made_bytes: Counter,
+    /// Trees that found no room.
+    pub(crate) refused: Counter,
+}
+
+impl std::fmt::Debug for TreeStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TreeStore({} made)", self.made.get())
+    }
+}
+
+/// A tree that no state has yet. Dropping it frees its space.
+#[derive(Debug)]
+pub(crate) struct NewTree<'a> {
+    store: &'a TreeStore,
+    tree: Option<IfTree>,
+}
+
+impl TreeStore {
+    pub(crate) fn new(pool: Arc<Pool>) -> TreeStore {
+        TreeStore {
+            pool,
+            is_full: AtomicBool::new(false),
+            made: Counter::default(),
+            made_bytes: Counter::default(),
+            refused: Counter::default(),
+        }
+    }
+
+    pub(crate) fn facts(&self) -> TreeFacts {
+        TreeFacts {
+            has_room: !self.is_full.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes the tree `id` over `tables`, which come newest run first with the ranks of their
+    /// runs. `None` if there is no room.
+    ///
+    /// # Errors
+    /// The error of opening a table, and of the pool.
+    pub(crate) fn make(
+        &self,
+        id: FileId,
+        tables: &[(u32, Arc<TableRun>)],
+        context: &TableContext,
+    ) -> Result<Option<NewTree<'_>>> {
+        let totals = IfTreeTotals {
+            entries: tables.iter().map(|(_, run)| run.meta.entries).sum(),
+            superseded: 0,
+        };
+        let options = IfTreeOptions { id, totals };
+        let mut writer = IfTreeWriter::new(self.pool.clone(), options, None);
+        for (rank, run) in tables {
+            let table = run.table()?;
+            writer.add_file(file_of(*rank, run), table.sst()?.block_summaries())?;
+        }
+        let space = match writer.finish() {
+            Ok(space) => space,
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.is_full.store(true, Ordering::Relaxed);
+                self.refused.add(1);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.made.add(1);
+        self.made_bytes.add(space.extent().len);
+        let tree = IfTree::open(Arc::new(space))?.counted_in(context);
+        Ok(Some(NewTree {
+            store: self,
+            tree: Some(tree),
+        }))
+    }
+
+    /// Frees the space of a tree. REQUIRES: nobody else has it, and no durable record names it.
+    pub(crate) fn release(&self, tree: IfTree) {
+        match Arc::try_unwrap(tree.into_space()).map(IfTreeSpace::release) {
+            Ok(Ok(())) => self.is_full.store(false, Ordering::Relaxed),
+            // The next open frees it.
+            Ok(Err(error)) => tracing::warn!(%error, "the space of a tree stays taken"),
+            Err(_) => tracing::warn!("the space of a tree that is in use stays taken"),
+        }
+    }
+}
+
+impl NewTree<'_> {
+    /// The place of the tree.
+    pub(crate) fn extent(&self) -> Option<firn_pm::Extent> {
+        self.tree.as_ref().map(|tree| tree.space().extent())
+    }
+
+    /// Gives up the tree to the next state, or leaves its space taken, because a record that names
+    /// it may turn out to be durable.
+    pub(crate) fn into_tree(mut self) -> Option<Arc<IfTree>> {
+        self.tree.take().map(Arc::new)
+    }
+}
+
+impl Drop for NewTree<'_> {
+    fn drop(&mut self) {
+        if let Some(tree) = self.tree.take() {
+            self.store.release(tree);
+        }
+    }
+}
