@@ -16,7 +16,7 @@ use firndb::{
 use std::sync::Arc;
 
 /// The kinds of databases: profile, and whether there is a pool. Suites choose among these.
-pub const KINDS: [(Profile, bool); 9] = [
+pub const KINDS: [(Profile, bool); 10] = [
     (Profile::Classic, false),
     (Profile::Classic, true),
     (Profile::Block, false),
@@ -26,6 +26,7 @@ pub const KINDS: [(Profile, bool); 9] = [
     (Profile::Tlsm, true),
     (Profile::Blade, true),
     (Profile::Pmdb, false),
+    (Profile::Pmdb, true),
 ];
 
 /// The number of kinds when seeds began to be kept.

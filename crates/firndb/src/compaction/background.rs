@@ -358,7 +358,9 @@ impl Engine {
         self.update_stall();
         self.executor.wake();
         self.progressed();
-        self.open_ahead(&installed);
+        if !self.compaction.has_trees() {
+            self.open_ahead(&installed);
+        }
     }
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<TableRun>>> {

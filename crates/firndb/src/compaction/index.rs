@@ -11,10 +11,10 @@ use crate::compaction::background::Obsolete;
 use crate::compaction::plan::Plan;
 use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
-use crate::manifest::{BlockTreeMeta, Edit, Level, Version};
-use crate::read::block_trees::TreeRun;
+use crate::manifest::{BlockTreeMeta, Edit, Level, Version, ranks};
 use crate::read::state::ReadState;
 use firn_base::{ErrorKind, FileId, Result};
+use firn_table::if_tree::IfTree;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Indexed {
         let planned = planned.map(|(level, run)| (*level, run.meta.id, run.meta.extent));
         found.is_some_and(|found| {
             let found = found.iter();
-            planned.eq(found.map(|(_, level, table)| (*level, table.id, table.extent)))
+            planned.eq(found.map(|(level, table)| (*level, table.id, table.extent)))
         })
     }
 }
@@ -45,19 +45,19 @@ impl Engine {
             return Ok(());
         };
         let id = self.next_file_id();
-        let mut rank = 0;
-        let mut before = None;
-        let ranked = plan.tables.iter().map(|(level, run)| {
-            if before.is_some_and(|before| before != *level || level.is_zero()) {
-                rank += 1;
-            }
-            before = Some(*level);
-            (rank, run.clone())
-        });
-        let ranked: Vec<_> = ranked.collect();
-        let Some(new) = store.make(id, &ranked, self.tables.context())? else {
+        let former = {
+            let state = self.state.load();
+            let trees = state.part(&indexed.from).trees.clone();
+            trees.and_then(|trees| trees.former(indexed.levels, &indexed.from).cloned())
+        };
+        let ranks = ranks(plan.tables.iter().map(|(level, _)| *level));
+        let tables = plan.tables.iter().map(|(_, run)| run.clone());
+        let tables: Vec<_> = ranks.zip(tables).collect();
+        let Some(new) = store.make(id, &tables, former.as_deref(), &self.tables)? else {
+            self.drop_former_trees();
             return Ok(());
         };
+        drop(former);
         let Some(extent) = new.extent() else {
             return Ok(());
         };
@@ -75,8 +75,9 @@ impl Engine {
             next_file_id: Some(self.compaction.file_ids.next()),
             ..Edit::default()
         };
-        let before = self.state.load_full();
-        if let Err(error) = manifest.append(edit, false, || self.next_file_id()) {
+        // Otherwise a crash would bring back the name of a damaged one, whose space is free now.
+        let durable = manifest.version().trees.has(indexed.levels, &indexed.from);
+        if let Err(error) = manifest.append(edit, durable, || self.next_file_id()) {
             if error.kind() == ErrorKind::Poisoned {
                 // The record may still turn out to be durable.
                 let _kept = new.into_tree();
@@ -86,26 +87,36 @@ impl Engine {
         if let Some(tree) = new.into_tree() {
             self.tables.add_tree(tree);
         }
+        let before = self.state.load_full();
         self.swap_in_trees(manifest.version(), &indexed.from);
-        // A damaged one that this replaces is named until the next durable record.
         let replaced = self.trees_gone(&before);
-        if !replaced.is_empty() {
-            manifest.make_durable(|| self.next_file_id())?;
-        }
+        drop(before);
         drop(manifest);
         self.retire(replaced);
         Ok(())
     }
 
+    /// Gives up the trees from which the next were to be made, because there is no room for these.
+    fn drop_former_trees(&self) {
+        let manifest = self.manifest.lock();
+        let before = self.state.load_full();
+        self.state.rcu(|state| state.without_former_trees());
+        drop(manifest);
+        let gone = self.trees_gone(&before);
+        drop(before);
+        self.retire(gone);
+    }
+
     /// The trees of `before` that the current state does not have.
     pub(crate) fn trees_gone(&self, before: &ReadState) -> Vec<Obsolete> {
-        let had: Vec<&Arc<TreeRun>> = before.trees().collect();
+        let had: Vec<&Arc<IfTree>> = before.trees_held().collect();
         if had.is_empty() {
             return Vec::new();
         }
         let now = self.state.load();
-        let has: HashSet<FileId> = now.trees().map(|tree| tree.id()).collect();
-        let gone = had.into_iter().filter(|tree| !has.contains(&tree.id()));
+        let has: HashSet<FileId> = now.trees_held().map(|tree| tree.space().id()).collect();
+        let gone = had.into_iter();
+        let gone = gone.filter(|tree| !has.contains(&tree.space().id()));
         gone.map(|tree| Obsolete::Tree(tree.clone())).collect()
     }
 }

@@ -31,6 +31,19 @@ impl BlockTreeMeta {
     }
 }
 
+/// The ranks of the runs of tables on these levels, which come from level 0 down: each table of level
+/// 0 is a run of its own, and each other level is one.
+pub(crate) fn ranks(levels: impl IntoIterator<Item = Level>) -> impl Iterator<Item = u32> {
+    let next = |before: &mut (Option<Level>, u32), level: Level| {
+        let (last, rank) = *before;
+        let is_same = last == Some(level) && !level.is_zero();
+        let rank = rank + u32::from(last.is_some() && !is_same);
+        *before = (Some(level), rank);
+        Some(rank)
+    };
+    levels.into_iter().scan((None, 0), next)
+}
+
 /// The trees of a version, by the first key of the range and the first level.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BlockTrees(Arc<BTreeMap<(Vec<u8>, Level), Arc<BlockTreeMeta>>>);
@@ -47,6 +60,12 @@ fn start_of<'a>(layout: &'a Layout, level: Level, key: &[u8]) -> &'a [u8] {
 impl BlockTrees {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// True if one is over these levels of the range that begins with `from`.
+    pub(crate) fn has(&self, levels: (Level, Level), from: &[u8]) -> bool {
+        let tree = self.0.get(&(from.to_vec(), levels.0));
+        tree.is_some_and(|tree| tree.levels == levels)
     }
 
     /// The trees, by key.

@@ -15,7 +15,7 @@ mod tests;
 mod version;
 mod write;
 
-pub(crate) use block_trees::{BlockTreeMeta, BlockTrees};
+pub(crate) use block_trees::{BlockTreeMeta, BlockTrees, ranks};
 pub(crate) use edit::{
     Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, TABLES_HAVE_HEADERS, TableMeta,
 };

@@ -218,13 +218,12 @@ impl Version {
     }
 
     /// The tables that a tree over these levels of the range that begins with `from` is over: the
-    /// newest run first and in key order in a run, each with the rank of its run. `None` if no range
-    /// begins there.
+    /// newest run first and in key order in a run. `None` if no range begins there.
     pub(crate) fn tables_under(
         &self,
         (first, last): (Level, Level),
         from: &[u8],
-    ) -> Option<Vec<(u32, Level, Arc<TableMeta>)>> {
+    ) -> Option<Vec<(Level, Arc<TableMeta>)>> {
         let part = self.layout.part_of(from);
         let range = match first {
             Level::ZERO => self.layout.range(part),
@@ -233,16 +232,11 @@ impl Version {
         if range.0 != from {
             return None;
         }
-        let (mut found, mut rank) = (Vec::new(), 0);
+        let mut found = Vec::new();
         for (level, tables) in self.tables_of(range).iter() {
-            if level < first || level > last || tables.is_empty() {
-                continue;
+            if first <= level && level <= last {
+                found.extend(tables.iter().map(|table| (level, table.clone())));
             }
-            for table in tables.iter() {
-                found.push((rank, level, table.clone()));
-                rank += u32::from(level.is_zero());
-            }
-            rank += u32::from(!level.is_zero());
         }
         Some(found)
     }

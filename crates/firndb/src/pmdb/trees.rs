@@ -1,13 +1,13 @@
 //! The trees' part of the pool.
 
 use crate::read::block_trees::file_of;
-use crate::read::table_run::TableRun;
+use crate::read::table_run::{TableCache, TableRun};
 use firn_base::count::Counter;
 use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{ErrorKind, FileId, Result};
 use firn_pm::Pool;
-use firn_table::TableContext;
 use firn_table::if_tree::{IfTree, IfTreeOptions, IfTreeSpace, IfTreeTotals, IfTreeWriter};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The facts about the trees that a picker needs.
@@ -41,6 +41,36 @@ pub(crate) struct NewTree<'a> {
     tree: Option<IfTree>,
 }
 
+/// What a tree to be made takes from the one before.
+struct Former<'a> {
+    tree: &'a IfTree,
+    /// The first table that it has; it has all that follow.
+    from: usize,
+    /// The ranks that their runs have now.
+    ranks: HashMap<FileId, u32>,
+}
+
+impl Former<'_> {
+    /// The part of `tree` that one over `tables` takes: the oldest of them, if `tree` has
+    /// these in the same order.
+    fn of<'a>(tree: &'a IfTree, tables: &[(u32, Arc<TableRun>)]) -> Option<Former<'a>> {
+        let had: HashSet<FileId> = tree.files().iter().map(|file| file.id).collect();
+        let is_new = |(_, run): &(u32, Arc<TableRun>)| !had.contains(&run.meta.id);
+        let from = tables.iter().rposition(is_new).map_or(0, |last| last + 1);
+        let taken = &tables[from..];
+        let ids: HashSet<FileId> = taken.iter().map(|(_, run)| run.meta.id).collect();
+        let of_tree = tree.files().iter().map(|file| file.id);
+        let in_order = of_tree
+            .filter(|id| ids.contains(id))
+            .eq(taken.iter().map(|(_, run)| run.meta.id));
+        (in_order && !taken.is_empty()).then(|| Former {
+            tree,
+            from,
+            ranks: taken.iter().map(|(rank, run)| (run.meta.id, *rank)).collect(),
+        })
+    }
+}
+
 impl TreeStore {
     pub(crate) fn new(pool: Arc<Pool>) -> TreeStore {
         TreeStore {
@@ -59,7 +89,8 @@ impl TreeStore {
     }
 
     /// Writes the tree `id` over `tables`, which come newest run first with the ranks of their
-    /// runs. `None` if there is no room.
+    /// runs. Blocks that `former` has come from there, others from the indexes of the tables.
+    /// `None` if there is no room.
     ///
     /// # Errors
     /// The error of opening a table, and of the pool.
@@ -67,7 +98,8 @@ impl TreeStore {
         &self,
         id: FileId,
         tables: &[(u32, Arc<TableRun>)],
-        context: &TableContext,
+        former: Option<&IfTree>,
+        cache: &TableCache,
     ) -> Result<Option<NewTree<'_>>> {
         let totals = IfTreeTotals {
             entries: tables.iter().map(|(_, run)| run.meta.entries).sum(),
@@ -75,9 +107,18 @@ impl TreeStore {
         };
         let options = IfTreeOptions { id, totals };
         let mut writer = IfTreeWriter::new(self.pool.clone(), options, None);
-        for (rank, run) in tables {
-            let table = run.table()?;
-            writer.add_file(file_of(*rank, run), table.sst()?.block_summaries())?;
+        let former = former.and_then(|former| Former::of(former, tables));
+        let fresh = former.as_ref().map_or(tables.len(), |former| former.from);
+        for (rank, run) in &tables[..fresh] {
+            // Not kept open, because gets need no more than the tree.
+            let table = match run.held() {
+                Some(table) => table.sst()?.clone(),
+                None => Arc::new(cache.open(&run.meta)?),
+            };
+            writer.add_file(file_of(*rank, run), table.block_summaries())?;
+        }
+        if let Some(Former { tree, ranks, .. }) = &former {
+            writer.add_tree(tree, |file| ranks.get(&file.id).copied())?;
         }
         let space = match writer.finish() {
             Ok(space) => space,
@@ -90,7 +131,7 @@ impl TreeStore {
         };
         self.made.add(1);
         self.made_bytes.add(space.extent().len);
-        let tree = IfTree::open(Arc::new(space))?.counted_in(context);
+        let tree = IfTree::open(Arc::new(space))?.counted_in(cache.context());
         Ok(Some(NewTree {
             store: self,
             tree: Some(tree),

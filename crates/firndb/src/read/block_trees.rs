@@ -6,13 +6,14 @@
 //! 2. A tree is never the truth. A range without one is searched through the indexes of its tables,
 //!    and so is one whose tree turns out to be damaged.
 
-use crate::manifest::{BlockTreeMeta, Level, Levels, PartRange};
+use crate::manifest::{BlockTreeMeta, Level, Levels, PartRange, ranks};
 use crate::read::level::LevelRuns;
-use crate::read::table_run::TableRun;
+use crate::read::table_run::{OpenBlocks, TableRun};
 use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_table::if_tree::{Candidates, IfTree, IfTreeFile};
-use firn_table::sst::{BlockGot, BlockReader, BlockStep, Got, PendingRead, Query};
+use firn_table::sst::{BlockGot, BlockStep, Got, PendingRead, Query};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The deepest level that a record may name, so that a tree down to it has all below its first.
@@ -46,30 +47,22 @@ impl Scope {
     }
 }
 
-/// The tables of `levels` of a range, the newest run first and in key order in a run, each with the
-/// rank of its run.
+/// The tables of `levels` of a range, the newest run first and in key order in a run.
 pub(crate) fn tables_of<'a>(
     levels: &'a Levels<Arc<LevelRuns>>,
     (first, last): (Level, Level),
     range: PartRange<'_>,
-) -> Vec<(u32, Level, &'a Arc<TableRun>)> {
-    let mut tables = Vec::new();
-    let mut rank = 0;
-    for (level, runs) in levels.iter() {
-        if level < first || level > last {
-            continue;
-        }
-        if level.is_zero() {
-            let ranked = runs.runs.iter().zip(rank..);
-            tables.extend(ranked.map(|(run, rank)| (rank, level, run)));
-            rank = tables.len() as u32;
-            continue;
-        }
-        let runs = runs.within(range);
-        tables.extend(runs.iter().map(|run| (rank, level, run)));
-        rank += u32::from(!runs.is_empty());
-    }
-    tables
+) -> Vec<(Level, &'a Arc<TableRun>)> {
+    let of_levels = levels.iter();
+    let of_levels = of_levels.filter(|(level, _)| first <= *level && *level <= last);
+    let runs = of_levels.flat_map(|(level, runs)| {
+        let runs = match level {
+            Level::ZERO => &runs.runs[..],
+            _ => runs.within(range),
+        };
+        runs.iter().map(move |run| (level, run))
+    });
+    runs.collect()
 }
 
 /// A table as a tree has it.
@@ -96,7 +89,7 @@ pub(crate) struct TreeRun {
 pub(crate) struct PendingTree<'a> {
     tree: &'a TreeRun,
     candidates: Candidates,
-    reader: BlockReader,
+    reader: OpenBlocks,
     read: PendingRead,
 }
 
@@ -115,11 +108,13 @@ impl TreeRun {
         range: PartRange<'_>,
     ) -> Option<TreeRun> {
         let tables = tables_of(levels, meta.levels, range);
-        let files = tables.iter().map(|(rank, _, run)| file_of(*rank, run));
+        let ranks = ranks(tables.iter().map(|(level, _)| *level));
+        let files = tables.iter().zip(ranks);
+        let files = files.map(|((_, run), rank)| file_of(rank, run));
         files.eq(tree.files().iter().copied()).then(|| TreeRun {
             meta,
             to: range.1.map(Box::from),
-            tables: tables.into_iter().map(|(.., run)| run.clone()).collect(),
+            tables: tables.into_iter().map(|(_, run)| run.clone()).collect(),
             tree,
             is_damaged: AtomicBool::new(false),
         })
@@ -138,9 +133,9 @@ impl TreeRun {
         &self.tables
     }
 
-    /// Gives up the tables for the tree.
-    pub(crate) fn into_tree(self) -> Arc<IfTree> {
-        self.tree
+    /// True if it is over these levels of the range that begins with `from`.
+    fn is_of(&self, levels: (Level, Level), from: &[u8]) -> bool {
+        *self.meta.from == *from && self.meta.levels == levels
     }
 
     /// True if a get found it damaged, so that it is to be made again.
@@ -216,8 +211,8 @@ impl TreeRun {
         }
     }
 
-    fn reader(&self, file: usize) -> Result<BlockReader> {
-        self.tables[file].block_reader()
+    fn reader(&self, file: usize) -> Result<OpenBlocks> {
+        self.tables[file].blocks()
     }
 
     /// The same through the tables' own indexes, because the tree is damaged.
@@ -264,17 +259,80 @@ pub(crate) struct PartTrees {
     level0: Option<Arc<TreeRun>>,
     /// By the first key of their range, and by their first level.
     ranges: Vec<Arc<TreeRun>>,
+    /// Trees whose tables changed, until there is a new one in their place, which takes from them
+    /// what they have of tables that are still there.
+    former: Vec<FormerTree>,
+}
+
+/// A tree whose tables changed. It holds none of them.
+#[derive(Debug, Clone)]
+pub(crate) struct FormerTree {
+    meta: Arc<BlockTreeMeta>,
+    tree: Arc<IfTree>,
 }
 
 impl PartTrees {
-    /// The trees in the order of their ranges and levels.
-    pub(crate) fn new(trees: impl IntoIterator<Item = Arc<TreeRun>>) -> PartTrees {
+    /// The trees in the order of their ranges and levels, over tables of `levels`. They are those
+    /// that come after `before`.
+    pub(crate) fn new(
+        trees: impl IntoIterator<Item = Arc<TreeRun>>,
+        before: Option<&PartTrees>,
+        levels: &Levels<Arc<LevelRuns>>,
+    ) -> PartTrees {
         let (level0, ranges): (Vec<_>, Vec<_>) = trees
             .into_iter()
             .partition(|tree| tree.meta.levels.0.is_zero());
-        PartTrees {
+        let mut new = PartTrees {
             level0: level0.into_iter().next(),
             ranges,
+            former: Vec::new(),
+        };
+        let Some(before) = before else { return new };
+        let whole = before.iter().filter(|tree| !tree.is_damaged());
+        let whole = whole.map(|tree| FormerTree {
+            meta: tree.meta.clone(),
+            tree: tree.tree.clone(),
+        });
+        let mut former: Vec<FormerTree> = before.former.iter().cloned().chain(whole).collect();
+        former.retain(|former| {
+            let BlockTreeMeta { levels, from, .. } = &*former.meta;
+            !new.iter().any(|next| next.is_of(*levels, from))
+        });
+        if !former.is_empty() {
+            let of_level = |level: &Arc<LevelRuns>| {
+                let ids = level.runs.iter().map(|run| run.meta.id);
+                ids.collect::<Vec<FileId>>()
+            };
+            let there: HashSet<FileId> = levels.values().flat_map(of_level).collect();
+            former.retain(|former| {
+                let mut files = former.tree.files().iter();
+                files.any(|file| there.contains(&file.id))
+            });
+        }
+        new.former = former;
+        new
+    }
+
+    /// All of them, and those from which the next are made.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<IfTree>> {
+        let former = self.former.iter().map(|former| &former.tree);
+        self.iter().map(|tree| &tree.tree).chain(former)
+    }
+
+    /// The tree that was over these levels of the range that begins with `from`, if it has no
+    /// successor yet.
+    pub(crate) fn former(&self, levels: (Level, Level), from: &[u8]) -> Option<&Arc<IfTree>> {
+        let is_it = |former: &&FormerTree| {
+            former.meta.levels == levels && *former.meta.from == *from
+        };
+        self.former.iter().rev().find(is_it).map(|former| &former.tree)
+    }
+
+    /// The same without those from which the next are made.
+    pub(crate) fn without_former(&self) -> PartTrees {
+        PartTrees {
+            former: Vec::new(),
+            ..self.clone()
         }
     }
 
@@ -298,9 +356,7 @@ impl PartTrees {
     /// True if a tree that is not damaged is over these levels of the range that begins with
     /// `from`.
     pub(crate) fn has(&self, levels: (Level, Level), from: &[u8]) -> bool {
-        let is_it = |tree: &Arc<TreeRun>| {
-            *tree.meta.from == *from && tree.meta.levels == levels && !tree.is_damaged()
-        };
+        let is_it = |tree: &Arc<TreeRun>| tree.is_of(levels, from) && !tree.is_damaged();
         self.iter().any(is_it)
     }
 }

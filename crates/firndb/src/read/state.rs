@@ -25,6 +25,7 @@ use crate::read::table_run::{TableCache, TableRun};
 use crate::upper::Upper;
 use firn_base::key::Kind;
 use firn_base::{FileId, SeqNo, Tag};
+use firn_table::if_tree::IfTree;
 use firn_table::sst::Query;
 use firn_table::{Row, Value};
 use std::collections::HashMap;
@@ -111,6 +112,12 @@ impl ReadState {
     pub(crate) fn trees(&self) -> impl Iterator<Item = &Arc<TreeRun>> {
         let parts = self.parts.iter().filter_map(|part| part.trees.as_ref());
         parts.flat_map(|trees| trees.iter())
+    }
+
+    /// All trees over blocks, and those from which the next are made.
+    pub(crate) fn trees_held(&self) -> impl Iterator<Item = &Arc<IfTree>> {
+        let parts = self.parts.iter().filter_map(|part| part.trees.as_ref());
+        parts.flat_map(|trees| trees.held())
     }
 
     /// The tables of `level` in all partitions.
@@ -251,6 +258,21 @@ impl ReadState {
             .retain(|memtable| !Arc::ptr_eq(memtable, flushed));
         self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
         self
+    }
+
+    /// This state without the trees from which the next are made.
+    pub(crate) fn without_former_trees(&self) -> ReadState {
+        let without = |part: &Arc<Part>| match &part.trees {
+            None => part.clone(),
+            Some(trees) => Arc::new(Part {
+                trees: Some(Arc::new(trees.without_former())),
+                ..Part::clone(part)
+            }),
+        };
+        ReadState {
+            parts: self.parts.iter().map(without).collect(),
+            ..self.clone()
+        }
     }
 
     /// The same state as a new value, to distinguish readers of this one from later ones.
@@ -400,8 +422,8 @@ impl Part {
         known: &impl Fn(FileId) -> Option<&'a Arc<TreeRun>>,
     ) -> Part {
         let layout = &version.layout;
-        if version.trees.is_empty() {
-            return Part { trees: None, ..self };
+        if version.trees.is_empty() && self.trees.is_none() {
+            return self;
         }
         let tree = |meta: &Arc<BlockTreeMeta>| {
             let is_it = |tree: &&Arc<TreeRun>| tree.id() == meta.id;
@@ -417,7 +439,8 @@ impl Part {
             TreeRun::new(meta.clone(), tree, &self.levels, range).map(Arc::new)
         };
         let trees = version.trees.within(layout.range(i)).filter_map(tree);
-        let trees = Some(Arc::new(PartTrees::new(trees)));
+        let trees = PartTrees::new(trees, self.trees.as_deref(), &self.levels);
+        let trees = Some(Arc::new(trees)).filter(|trees| trees.held().next().is_some());
         Part { trees, ..self }
     }
 

@@ -27,7 +27,7 @@ use firn_base::sync::{
     ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering,
 };
 use firn_base::{Error, FileId, Result, count::Counter};
-use firn_fs::OpenMode;
+use firn_fs::{File, OpenMode};
 use firn_table::if_tree::IfTree;
 use firn_table::sst::{BlockReader, Sst};
 use firn_table::{OpenBytes, TableContext};
@@ -40,6 +40,8 @@ pub(crate) struct TableRun {
     /// Its space, if it is in persistent memory.
     placed: Option<Placed>,
     table: ArcSwapOption<Table>,
+    /// The reader of its blocks, if only its file is open.
+    blocks: ArcSwapOption<BlockReader>,
     /// The table as it was last opened. A reader may hold it after it was closed. Locked while the
     /// table is being opened.
     opened: Mutex<WeakTable>,
@@ -85,6 +87,20 @@ impl std::ops::Deref for OpenTable {
     }
 }
 
+/// The reader of an open table's blocks, borrowed without counting.
+pub(crate) struct OpenBlocks(Guard<Option<Arc<BlockReader>>>);
+
+impl std::ops::Deref for OpenBlocks {
+    type Target = BlockReader;
+    fn deref(&self) -> &BlockReader {
+        match &*self.0 {
+            Some(reader) => reader,
+            // `TableRun::blocks` creates no other.
+            None => unreachable!("an open file is open"),
+        }
+    }
+}
+
 impl TableRun {
     pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> TableRun {
         let seeks = (meta.live_bytes() / cache.seek_charge_bytes).max(100);
@@ -95,6 +111,7 @@ impl TableRun {
             placed: cache.placed(&meta),
             meta,
             table: ArcSwapOption::empty(),
+            blocks: ArcSwapOption::empty(),
             opened: Mutex::default(),
             used: AtomicBool::new(false),
             made: cache.second.load(Ordering::Relaxed),
@@ -125,13 +142,35 @@ impl TableRun {
         self.open()
     }
 
-    /// The reader of its blocks.
+    /// The reader of its blocks, for who knows where they are. The index is not opened for it.
     ///
     /// # Errors
-    /// As [`TableRun::table`].
+    /// The error of opening the file.
     #[inline]
-    pub(crate) fn block_reader(self: &Arc<Self>) -> Result<BlockReader> {
-        Ok(self.table()?.sst()?.block_reader().clone())
+    pub(crate) fn blocks(self: &Arc<Self>) -> Result<OpenBlocks> {
+        let guard = self.blocks.load();
+        if guard.is_some() {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(OpenBlocks(guard));
+        }
+        drop(guard);
+        self.open_blocks()
+    }
+
+    #[cold]
+    fn open_blocks(self: &Arc<Self>) -> Result<OpenBlocks> {
+        let reader = match self.held() {
+            Some(table) => table.sst()?.block_reader().clone(),
+            None => {
+                let file = self.cache.open_file(&self.meta)?;
+                BlockReader::new(file, self.meta.id, self.cache.context.clone())
+            }
+        };
+        let reader = self.cache.keep_blocks(self, reader);
+        self.used.store(true, Ordering::Relaxed);
+        Ok(OpenBlocks(Guard::from_inner(Some(reader))))
     }
 
     #[cold]
@@ -221,8 +260,11 @@ impl TableRun {
             .or_else(|| self.opened.lock().upgrade())
     }
 
-    fn close(&self) {
-        self.table.store(None);
+    fn close(&self, kept: KeptAs) {
+        match kept {
+            KeptAs::Table => self.table.store(None),
+            KeptAs::File => self.blocks.store(None),
+        }
     }
 }
 
@@ -239,6 +281,16 @@ impl std::fmt::Debug for TableRun {
 struct Kept {
     run: Weak<TableRun>,
     bytes: u64,
+    kept: KeptAs,
+}
+
+/// How much of a table is kept open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeptAs {
+    /// Its file, its index and its filter.
+    Table,
+    /// Its file alone.
+    File,
 }
 
 /// The open tables.
@@ -352,14 +404,19 @@ impl TableCache {
 
     /// Opens a table that is not yet, or no longer, in a state.
     pub(crate) fn open(&self, meta: &TableMeta) -> Result<Sst> {
+        self.opens.add(1);
+        let file = self.open_file(meta)?;
+        Sst::open(file, meta.id, meta.extent, self.context.clone())
+    }
+
+    /// Opens the file of a table.
+    fn open_file(&self, meta: &TableMeta) -> Result<Arc<dyn File>> {
         let mode = if self.direct {
             OpenMode::ReadDirect
         } else {
             OpenMode::Read
         };
-        self.opens.add(1);
-        let file = self
-            .files
+        self.files
             .open(FileName::Table(meta.id), mode)
             .map_err(|error| match error.kind() {
                 firn_base::ErrorKind::NotFound if self.files.is_read_only() => {
@@ -373,8 +430,7 @@ impl TableCache {
                     "the manifest names this table, but the file is missing",
                 ),
                 _ => error,
-            })?;
-        Sst::open(file, meta.id, meta.extent, self.context.clone())
+            })
     }
 
     /// Moves on to second `second`, by which uses of tables in persistent memory are ordered.
@@ -433,6 +489,39 @@ impl TableCache {
         if let Some(open) = run.table.load_full() {
             return open;
         }
+        self.close_others(&mut kept, bytes);
+        kept.push_back(Kept {
+            run: Arc::downgrade(run),
+            bytes,
+            kept: KeptAs::Table,
+        });
+        let table = Arc::new(table);
+        run.table.store(Some(table.clone()));
+        drop(kept);
+        self.leave_the_rest();
+        table
+    }
+
+    /// As [`TableCache::keep`], for a table of which only the file is open.
+    fn keep_blocks(&self, run: &Arc<TableRun>, reader: BlockReader) -> Arc<BlockReader> {
+        let bytes = size_of::<BlockReader>() as u64;
+        let mut kept = self.kept.lock();
+        if let Some(open) = run.blocks.load_full() {
+            return open;
+        }
+        self.close_others(&mut kept, bytes);
+        kept.push_back(Kept {
+            run: Arc::downgrade(run),
+            bytes,
+            kept: KeptAs::File,
+        });
+        let reader = Arc::new(reader);
+        run.blocks.store(Some(reader.clone()));
+        reader
+    }
+
+    /// Counts `bytes` more, and closes others while there are too many.
+    fn close_others(&self, kept: &mut VecDeque<Kept>, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut looks = kept.len().min(1 << 20) * 2;
         while looks > 0
@@ -448,20 +537,11 @@ impl TableCache {
                     kept.push_back(oldest);
                     continue;
                 }
-                Some(alive) => alive.close(),
+                Some(alive) => alive.close(oldest.kept),
                 None => {}
             }
             self.bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
         }
-        kept.push_back(Kept {
-            run: Arc::downgrade(run),
-            bytes,
-        });
-        let table = Arc::new(table);
-        run.table.store(Some(table.clone()));
-        drop(kept);
-        self.leave_the_rest();
-        table
     }
 
     /// True if more than an eighth of both bounds is free.

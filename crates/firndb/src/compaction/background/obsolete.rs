@@ -16,11 +16,11 @@ use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::block_trees::TreeRun;
 use crate::read::pm_space::PmSpace;
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::FileId;
+use firn_table::if_tree::IfTree;
 use firn_base::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(crate) enum Obsolete {
     Memtable(Arc<Memtable>),
     Log(FileId),
     /// A tree over blocks that the next state does not have.
-    Tree(Arc<TreeRun>),
+    Tree(Arc<IfTree>),
 }
 
 /// An unused memtable, and the tick at which it became unused.
@@ -147,14 +147,6 @@ impl Engine {
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         self.release_trees();
         let mut ready = self.jobs.obsolete.take_free();
-        // Trees hold tables.
-        let (trees, others) = ready
-            .drain(..)
-            .partition(|dead| matches!(dead, Obsolete::Tree(_)));
-        ready = others;
-        if self.release_block_trees(trees) {
-            ready.extend(self.jobs.obsolete.take_free());
-        }
         let store = self.compaction.pm.as_ref();
         if store.is_some_and(PmStore::is_short) && self.jobs.obsolete.holds_memory() {
             // Otherwise a cursor that keeps moving would hold the tables that it began with.
@@ -174,7 +166,7 @@ impl Engine {
                     }
                 }
                 Obsolete::Space(space) => self.release_space(space),
-                Obsolete::Tree(tree) => self.retire([Obsolete::Tree(tree)]),
+                Obsolete::Tree(tree) => self.release_tree(tree),
                 Obsolete::Table(run) => {
                     self.forget_blocks(&run, None);
                     self.jobs.obsolete.obsolete.lock().push(run.meta.clone());
@@ -244,18 +236,13 @@ impl Engine {
         }
     }
 
-    /// Frees the persistent memory of trees over blocks. True if there were any.
-    fn release_block_trees(&self, trees: Vec<Obsolete>) -> bool {
-        let any = !trees.is_empty();
-        for tree in trees {
-            let Obsolete::Tree(run) = tree else { continue };
-            let tree = Arc::try_unwrap(run).map(TreeRun::into_tree);
-            let tree = tree.ok().and_then(Arc::into_inner);
-            if let (Some(PmStore::Trees(store)), Some(tree)) = (&self.compaction.pm, tree) {
-                store.release(tree);
-            }
+    /// Frees the persistent memory of a tree over blocks.
+    fn release_tree(&self, tree: Arc<IfTree>) {
+        match (&self.compaction.pm, Arc::try_unwrap(tree)) {
+            (Some(PmStore::Trees(store)), Ok(tree)) => store.release(tree),
+            (_, Ok(_)) => {}
+            (_, Err(held)) => self.retire([Obsolete::Tree(held)]),
         }
-        any
     }
 
     /// Frees the persistent memory of a removed log.

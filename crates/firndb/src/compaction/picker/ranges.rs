@@ -377,12 +377,12 @@ fn pick_index(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Opti
                     return None;
                 }
                 let tables = tables_of(&part.levels, levels, range);
-                let is_busy = tables.iter().any(|(.., run)| facts.busy.has(run));
+                let is_busy = tables.iter().any(|(_, run)| facts.busy.has(run));
                 if tables.is_empty() || is_busy {
                     return None;
                 }
                 let tables = tables.into_iter();
-                let tables = tables.map(|(_, level, run)| (level, run.clone()));
+                let tables = tables.map(|(level, run)| (level, run.clone()));
                 let id = layout.ids()[at];
                 let plan = Plan::new(id, tables.collect(), levels.0, How::Index, Reason::Index);
                 Some(Plan {

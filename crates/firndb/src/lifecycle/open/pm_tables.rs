@@ -4,7 +4,7 @@
 use super::{HALVES_MORE_BYTES, HELD_SHARE, Recovery};
 use crate::blade::SortedStore;
 use crate::compaction::pm_store::PmStore;
-use crate::manifest::{BlockTreeMeta, BlockTrees, Place, TableMeta};
+use crate::manifest::{BlockTreeMeta, BlockTrees, Place, TableMeta, ranks};
 use crate::options::tuning::Tiering;
 use crate::pmdb::TreeStore;
 use crate::read::pm_space::PmSpace;
@@ -98,8 +98,9 @@ impl Recovery {
                 Err(error) => return Err(error),
             };
             let tables = self.version.tables_under(meta.levels, &meta.from);
-            let files = tables.unwrap_or_default().into_iter();
-            let files = files.map(|(run, _, table)| IfTreeFile {
+            let tables = tables.unwrap_or_default();
+            let runs = ranks(tables.iter().map(|(level, _)| *level));
+            let files = tables.iter().zip(runs).map(|((_, table), run)| IfTreeFile {
                 id: table.id,
                 valid_len: table.bytes(),
                 run,
