@@ -6,7 +6,7 @@ mod rig;
 
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
-    BlockTreeStats, Options, PmConfig, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms,
+    BlockTreeStats, ErrorKind, Options, PmConfig, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms,
 };
 use rig::{Rig, flush, row, row_of_option};
 
@@ -400,4 +400,88 @@ fn pmdb_07_a_get_asks_trees_in_the_place_of_tables() {
         assert_eq!((again.trees, again.made), (found.trees, 0), "{again:?}");
         rig.check();
     });
+}
+
+#[test]
+fn pmdb_08_a_get_opens_no_table() {
+    row(&mechanisms::PMDB_TREES, "tables were opened", || {
+        let mut rig = Rig::loaded(Profile::Pmdb, 6_000, |options| {
+            with_pool(4 << 20)(options);
+            options.max_open_files = 2;
+            options.row_cache = false;
+        });
+        rig.put(400, 1_000_000);
+        let opens = |rig: &Rig| rig.stats().memory.table_opens;
+        let before = opens(&rig);
+        for (key, value) in rig.model.iter().step_by(7) {
+            assert_eq!(rig.db.get(key).unwrap().unwrap(), value[..]);
+        }
+        let keys: Vec<Vec<u8>> = rig.model.keys().step_by(11).cloned().collect();
+        let found = rig.db.multi_get(&keys).unwrap();
+        for (key, value) in keys.iter().zip(found) {
+            assert_eq!(value.unwrap(), rig.model[key][..]);
+        }
+        let opened = opens(&rig) - before;
+        assert!(opened < 10, "tables were opened: {opened}");
+    });
+}
+
+fn check_gets(rig: &Rig) {
+    for (key, value) in &rig.model {
+        assert_eq!(rig.db.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+}
+
+/// Changes a byte of each tree in the pool, past its header and its files.
+fn damage_trees(rig: &mut Rig) -> usize {
+    let region = rig.options.environment.memory.take().unwrap();
+    let mut image = region.durable();
+    let heads = (0..image.len()).step_by(64);
+    let heads = heads.filter(|&at| image[at..].starts_with(b"firniftr"));
+    let heads: Vec<usize> = heads.collect();
+    for head in &heads {
+        image[head + 1000] ^= 4;
+    }
+    rig.options.environment.memory = Some(SimRegion::from_image(image, Mode::Adr));
+    heads.len()
+}
+
+#[test]
+fn pmdb_07_a_damaged_tree_is_made_again() {
+    let mut rig = Rig::loaded(Profile::Pmdb, 6_000, |options| {
+        with_pool(4 << 20)(options);
+        options.row_cache = false;
+    });
+    flush(&rig);
+    rig.settle();
+    let damaged = damage_trees(&mut rig);
+    assert!(damaged > 2, "{damaged} trees");
+    let rig = rig.killed();
+    assert_eq!(rig.db.verify().unwrap_err().kind(), ErrorKind::Corruption);
+    // Gets that meet the damage go to the tables.
+    check_gets(&rig);
+    rig.settle();
+    assert!(trees(&rig).made > 0, "{:?}", trees(&rig));
+    rig.db.verify().unwrap();
+    check_gets(&rig);
+}
+
+#[test]
+fn pmdb_07_trees_of_another_pool_are_none() {
+    let mut rig = Rig::loaded(Profile::Pmdb, 4_000, with_pool(4 << 20));
+    rig.delete_some();
+    flush(&rig);
+    rig.settle();
+    // Without a pool, and then with it again, which has trees that nothing names.
+    let pool = rig.options.environment.memory.take();
+    let pm = rig.options.pm.take();
+    let mut rig = rig.reopened();
+    rig.check();
+    rig.put(500, 1_000_000);
+    (rig.options.environment.memory, rig.options.pm) = (pool, pm);
+    let rig = rig.reopened();
+    rig.check();
+    rig.settle();
+    assert!(trees(&rig).trees > 0);
+    rig.db.verify().unwrap();
 }

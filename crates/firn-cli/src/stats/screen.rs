@@ -153,6 +153,22 @@ fn design(stats: &Stats) -> Result<String, fmt::Error> {
             grouped(ranges.stash_tables as u64)
         )?;
     }
+    if let Some(trees) = stats
+        .design
+        .pmdb
+        .as_ref()
+        .and_then(|ranges| ranges.trees.as_ref())
+    {
+        writeln!(
+            text,
+            "trees    {} over {} blocks, {} in PM; a search reads {:.1} lines there and excludes {:.0} % of blocks",
+            grouped(trees.trees as u64),
+            grouped(trees.blocks),
+            ByteSize(trees.bytes),
+            trees.lines as f64 / trees.searches.max(1) as f64,
+            100.0 * trees.rejected as f64 / trees.tests.max(1) as f64
+        )?;
+    }
     Ok(text)
 }
 

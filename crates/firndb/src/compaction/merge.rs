@@ -130,7 +130,9 @@ impl CompactionContext {
 
     /// True if gets find blocks by trees in persistent memory, not by the indexes of tables.
     pub(crate) fn has_trees(&self) -> bool {
-        self.pm.as_ref().is_some_and(|store| store.trees().is_some())
+        self.pm
+            .as_ref()
+            .is_some_and(|store| store.trees().is_some())
     }
 
     /// # Errors

@@ -102,11 +102,12 @@ impl BlockTrees {
         if self.is_empty() {
             return;
         }
-        let is_of = |is_level0: bool| {
-            move |key: &&(Vec<u8>, Level)| key.1.is_zero() == is_level0
-        };
+        let is_of = |is_level0: bool| move |key: &&(Vec<u8>, Level)| key.1.is_zero() == is_level0;
         let mut dropped = Vec::new();
-        for is_level0 in [false, true].into_iter().filter(|zero| of_partitions || !zero) {
+        for is_level0 in [false, true]
+            .into_iter()
+            .filter(|zero| of_partitions || !zero)
+        {
             let before = self.0.range(..(border.to_vec(), Level::ZERO)).rev();
             let mut before = before.map(|(key, _)| key).filter(is_of(is_level0));
             let before = before.next().map(|(from, _)| from.clone());

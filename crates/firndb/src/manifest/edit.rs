@@ -503,7 +503,10 @@ fn key(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
 
 fn tree(reader: &mut Reader<'_>) -> Option<BlockTreeMeta> {
     let id = file_id(reader)?;
-    let levels = (reader.varint_max(LEVELS_MAX)?, reader.varint_max(LEVELS_MAX)?);
+    let levels = (
+        reader.varint_max(LEVELS_MAX)?,
+        reader.varint_max(LEVELS_MAX)?,
+    );
     let extent = firn_pm::Extent::new(number(reader)?, number(reader)?);
     let from = reader.bytes()?;
     (levels.0 <= levels.1 && from.len() <= KEY_BYTES_MAX).then(|| BlockTreeMeta {

@@ -117,7 +117,9 @@ impl Version {
             true => HashMap::new(),
             false => {
                 let added = edit.add.iter();
-                added.map(|(level, table)| (table.id, (*level, table.extent))).collect()
+                added
+                    .map(|(level, table)| (table.id, (*level, table.extent)))
+                    .collect()
             }
         };
         let mut kept = HashSet::new();

@@ -66,7 +66,10 @@ impl Former<'_> {
         (in_order && !taken.is_empty()).then(|| Former {
             tree,
             from,
-            ranks: taken.iter().map(|(rank, run)| (run.meta.id, *rank)).collect(),
+            ranks: taken
+                .iter()
+                .map(|(rank, run)| (run.meta.id, *rank))
+                .collect(),
         })
     }
 }

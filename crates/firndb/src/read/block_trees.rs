@@ -225,7 +225,11 @@ impl TreeRun {
             tracing::warn!(%error, "a tree over blocks is damaged and will be made again");
         }
         let mut answer = Got::Excluded;
-        for table in self.tables.iter().filter(|table| table.meta.spans(query.key)) {
+        for table in self
+            .tables
+            .iter()
+            .filter(|table| table.meta.spans(query.key))
+        {
             match table.table()?.get(query)? {
                 found @ Got::Found { .. } => return Ok(found),
                 Got::Missed { read } => {
@@ -322,10 +326,13 @@ impl PartTrees {
     /// The tree that was over these levels of the range that begins with `from`, if it has no
     /// successor yet.
     pub(crate) fn former(&self, levels: (Level, Level), from: &[u8]) -> Option<&Arc<IfTree>> {
-        let is_it = |former: &&FormerTree| {
-            former.meta.levels == levels && *former.meta.from == *from
-        };
-        self.former.iter().rev().find(is_it).map(|former| &former.tree)
+        let is_it =
+            |former: &&FormerTree| former.meta.levels == levels && *former.meta.from == *from;
+        self.former
+            .iter()
+            .rev()
+            .find(is_it)
+            .map(|former| &former.tree)
     }
 
     /// The same without those from which the next are made.
@@ -350,7 +357,10 @@ impl PartTrees {
         let end = self.ranges.partition_point(|tree| *tree.meta.from <= *key);
         let mut of_range = self.ranges[..end].iter().rev().take(2);
         let tree = of_range.find(|tree| tree.meta.levels.0 == level)?;
-        tree.to.as_ref().is_none_or(|to| *key < **to).then_some(tree)
+        tree.to
+            .as_ref()
+            .is_none_or(|to| *key < **to)
+            .then_some(tree)
     }
 
     /// True if a tree that is not damaged is over these levels of the range that begins with

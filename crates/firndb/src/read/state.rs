@@ -427,7 +427,10 @@ impl Part {
         }
         let tree = |meta: &Arc<BlockTreeMeta>| {
             let is_it = |tree: &&Arc<TreeRun>| tree.id() == meta.id;
-            let held = self.trees.as_ref().and_then(|trees| trees.iter().find(is_it));
+            let held = self
+                .trees
+                .as_ref()
+                .and_then(|trees| trees.iter().find(is_it));
             if let Some(held) = held.or_else(|| known(meta.id)) {
                 return Some(held.clone());
             }

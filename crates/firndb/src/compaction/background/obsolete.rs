@@ -20,8 +20,8 @@ use crate::read::pm_space::PmSpace;
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::FileId;
-use firn_table::if_tree::IfTree;
 use firn_base::sync::Mutex;
+use firn_table::if_tree::IfTree;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -97,10 +97,9 @@ impl ObsoleteFiles {
         self.dead.lock().iter().any(|dead| match dead {
             Obsolete::Table(run) => !run.meta.is_file(),
             Obsolete::Space(_) => true,
-            Obsolete::Blocks(..)
-            | Obsolete::Memtable(_)
-            | Obsolete::Tree(_)
-            | Obsolete::Log(_) => false,
+            Obsolete::Blocks(..) | Obsolete::Memtable(_) | Obsolete::Tree(_) | Obsolete::Log(_) => {
+                false
+            }
         })
     }
 
