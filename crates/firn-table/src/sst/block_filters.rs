@@ -18,6 +18,13 @@ const PROBES: u32 = 8;
 /// The most bits of a filter per key.
 pub(super) const BITS_MAX: u32 = 64;
 
+/// The expected share of keys that a filter with `bits` for each of its keys has although its block
+/// has not; `None` if there is no filter.
+pub fn false_positives(bits: u32) -> Option<f64> {
+    let set = 1.0 - (-f64::from(PROBES) / f64::from(bits)).exp();
+    (bits > 0).then(|| set.powi(PROBES as i32))
+}
+
 /// True if the filter may have the key with this [`super::hash`].
 #[inline]
 pub fn may_contain(filter: &[u8], hash: u64) -> bool {

@@ -26,7 +26,7 @@ mod write;
 
 pub use append::SstAppender;
 pub use block::{Block, BlockBuilder, Lookup};
-pub use block_filters::{block_filter, may_contain};
+pub use block_filters::{block_filter, false_positives, may_contain};
 pub use block_reader::{BlockGot, BlockReader, BlockStep, PendingRead};
 pub use blocks_iter::BlocksIter;
 pub use compress::Codec;

@@ -269,6 +269,7 @@ impl Engine {
             wanted: &jobs.wanted,
             sizes: self.partition_sizes(state, pm.as_ref()),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
+            filter_bits: self.options.filter_bits,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.rate_limiter.is_at_rest(self.commit.visible()),
             idle: self.jobs.rate_limiter.is_idle(),
@@ -358,9 +359,7 @@ impl Engine {
         self.update_stall();
         self.executor.wake();
         self.progressed();
-        if !self.compaction.has_trees() {
-            self.open_ahead(&installed);
-        }
+        self.open_ahead(&installed);
     }
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<TableRun>>> {

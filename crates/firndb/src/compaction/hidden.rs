@@ -1,13 +1,15 @@
 //! An estimate of the entries below a new table that its entries hide (PMDB, 4.1): keys of it are
-//! looked up in the filters of the tables below. Nothing is read: a key over a table that is not
-//! open, or has no filter, says nothing.
+//! looked up in the trees below, or in the filters of the tables. Nothing is read from files: a key
+//! over a table that has no tree and is not open, or has no filter, says nothing.
 
+use crate::manifest::Level;
+use crate::read::block_trees::PartTrees;
 use crate::read::state::{LevelRuns, Part};
 use crate::read::table::Table;
 use crate::read::table_run::TableRun;
 use firn_base::SeqNo;
 use firn_base::seed::mix;
-use firn_table::sst::Query;
+use firn_table::sst::{Query, false_positives};
 use std::sync::Arc;
 
 /// One key in so many is looked up.
@@ -17,6 +19,9 @@ const SAMPLE: u64 = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct Below {
     levels: Arc<[Arc<LevelRuns>]>,
+    trees: Option<Arc<PartTrees>>,
+    /// The false positives of a block's filter.
+    by_chance: Option<f64>,
 }
 
 /// The keys of one output table that were looked up.
@@ -33,17 +38,48 @@ pub(super) struct Hidden {
 }
 
 impl Below {
-    /// The sorted levels of `part`.
-    pub(crate) fn of(part: &Part) -> Below {
+    /// The sorted levels of `part`. Blocks have filters of `filter_bits` a key in trees.
+    pub(crate) fn of(part: &Part, filter_bits: u32) -> Below {
         let sorted = part.levels.iter().filter(|(level, _)| !level.is_zero());
         Below {
             levels: sorted.map(|(_, runs)| runs.clone()).collect(),
+            trees: part.trees.clone(),
+            by_chance: false_positives(filter_bits),
         }
     }
 
-    /// The tables.
+    /// The tables, if their filters are asked.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableRun>> {
-        self.levels.iter().flat_map(|level| &level.runs)
+        let levels = match self.trees {
+            Some(_) => &[],
+            None => &self.levels[..],
+        };
+        levels.iter().flat_map(|level| &level.runs)
+    }
+
+    /// Asks the filters of the tables on `level` and below for a key. `None` if one is unknown.
+    fn ask(&self, query: &Query<'_>) -> Option<(bool, f64)> {
+        let (mut is_found, mut misses) = (false, 1.0);
+        let mut level = Level(1);
+        while let Some(runs) = self.levels.get(level.0 - 1) {
+            let trees = self.trees.as_ref();
+            if let Some(tree) = trees.and_then(|trees| trees.at(level, query.key)) {
+                let (may, tests) = tree.may_have(query)?;
+                misses *= (1.0 - self.by_chance?).powi(tests as i32);
+                is_found |= may;
+                level = tree.meta.levels.1.below();
+                continue;
+            }
+            if let Some(run) = runs.run_for(query.key) {
+                let Some(Table::Sst(sst)) = run.held() else {
+                    return None;
+                };
+                misses *= 1.0 - sst.false_positives()?;
+                is_found |= sst.may_have(query);
+            }
+            level = level.below();
+        }
+        Some((is_found, misses))
     }
 
     /// Counts an entry, and looks up its key if that is one of the sample.
@@ -54,17 +90,9 @@ impl Below {
         if !mix(query.hash).is_multiple_of(SAMPLE) {
             return;
         }
-        let (mut is_found, mut misses) = (false, 1.0);
-        for run in self.levels.iter().filter_map(|level| level.run_for(key)) {
-            let Some(Table::Sst(sst)) = run.held() else {
-                return;
-            };
-            let Some(by_chance) = sst.false_positives() else {
-                return;
-            };
-            misses *= 1.0 - by_chance;
-            is_found |= sst.may_have(&query);
-        }
+        let Some((is_found, misses)) = self.ask(&query) else {
+            return;
+        };
         hidden.known += 1;
         hidden.found += u64::from(is_found);
         hidden.by_chance += 1.0 - misses;

@@ -128,13 +128,6 @@ impl CompactionContext {
         self.pm.as_ref().and_then(PmStore::lists)
     }
 
-    /// True if gets find blocks by trees in persistent memory, not by the indexes of tables.
-    pub(crate) fn has_trees(&self) -> bool {
-        self.pm
-            .as_ref()
-            .is_some_and(|store| store.trees().is_some())
-    }
-
     /// # Errors
     /// `Invalid` if the database is being closed.
     pub(crate) fn check_open(&self) -> Result<()> {

@@ -113,7 +113,7 @@ impl TreeStore {
         let former = former.and_then(|former| Former::of(former, tables));
         let fresh = former.as_ref().map_or(tables.len(), |former| former.from);
         for (rank, run) in &tables[..fresh] {
-            // Not kept open, because gets need no more than the tree.
+            // Not kept open by this.
             let table = match run.held() {
                 Some(table) => table.sst()?.clone(),
                 None => Arc::new(cache.open(&run.meta)?),

@@ -177,6 +177,14 @@ impl TreeRun {
         }
     }
 
+    /// True if a block may have the query's key, by the filters, and the number of filters that
+    /// were tested. `None` if the tree is damaged.
+    pub(crate) fn may_have(&self, query: &Query<'_>) -> Option<(bool, u64)> {
+        let mut candidates = self.tree.search(query.key, query.hash).ok()?;
+        let may = candidates.next(&self.tree).ok()?.is_some();
+        Some((may, candidates.counts().tests))
+    }
+
     /// Goes on with the next of `candidates`, after the answer of the last one if there is one.
     fn go_on(
         &self,
@@ -263,6 +271,8 @@ pub(crate) struct PartTrees {
     level0: Option<Arc<TreeRun>>,
     /// By the first key of their range, and by their first level.
     ranges: Vec<Arc<TreeRun>>,
+    /// Bit `n` is set if one of these begins on level `n`.
+    begin_on: u64,
     /// Trees whose tables changed, until there is a new one in their place, which takes from them
     /// what they have of tables that are still there.
     former: Vec<FormerTree>,
@@ -286,7 +296,9 @@ impl PartTrees {
         let (level0, ranges): (Vec<_>, Vec<_>) = trees
             .into_iter()
             .partition(|tree| tree.meta.levels.0.is_zero());
+        let first_bits = ranges.iter().map(|tree| 1_u64 << tree.meta.levels.0.0);
         let mut new = PartTrees {
+            begin_on: first_bits.fold(0, |all, bit| all | bit),
             level0: level0.into_iter().next(),
             ranges,
             former: Vec::new(),
@@ -353,6 +365,9 @@ impl PartTrees {
     pub(crate) fn at(&self, level: Level, key: &[u8]) -> Option<&TreeRun> {
         if level.is_zero() {
             return self.level0.as_deref();
+        }
+        if self.begin_on & (1 << level.0) == 0 {
+            return None;
         }
         let end = self.ranges.partition_point(|tree| *tree.meta.from <= *key);
         let mut of_range = self.ranges[..end].iter().rev().take(2);

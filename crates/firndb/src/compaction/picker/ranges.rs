@@ -189,7 +189,8 @@ impl<'a> Ranged<'a> {
             by_range: Some(Arc::new(RangeLevels {
                 cuts: cuts.collect(),
                 levels,
-                below: (tuning.invalid_share < 1.0).then(|| Below::of(self.part)),
+                below: (tuning.invalid_share < 1.0)
+                    .then(|| Below::of(self.part, facts.filter_bits)),
             })),
             ..Plan::new(self.id, tables.collect(), top, How::Copy, Reason::Size)
         })

@@ -191,6 +191,7 @@ impl Case {
             wanted: &wanted,
             sizes: Sizes::of(&self.limits),
             buffer_bytes: 0,
+            filter_bits: 10,
             level0_inputs_max: usize::MAX,
             at_rest: false,
             idle: false,
