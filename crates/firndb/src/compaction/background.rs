@@ -269,7 +269,6 @@ impl Engine {
             wanted: &jobs.wanted,
             sizes: self.partition_sizes(state, pm.as_ref()),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
-            filter_bits: self.options.filter_bits,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.rate_limiter.is_at_rest(self.commit.visible()),
             idle: self.jobs.rate_limiter.is_idle(),

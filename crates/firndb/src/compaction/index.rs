@@ -2,8 +2,8 @@
 //!
 //! 1. A tree is durable before a record names it. The record need not be: without it the extent is
 //!    free at the next open, and the tree is made again.
-//! 2. Tables may change while their tree is made. Then it is given up, because the manifest must not
-//!    name a tree that is not over what is there.
+//! 2. Tables may change while their tree is made. Then it is given up, because the manifest must
+//!    not name a tree that is not over what is there.
 //! 3. The record that changes tables drops their trees, and is durable. Only then, and behind the
 //!    last reader, is the space of a tree free.
 
@@ -53,7 +53,11 @@ impl Engine {
         let ranks = ranks(plan.tables.iter().map(|(level, _)| *level));
         let tables = plan.tables.iter().map(|(_, run)| run.clone());
         let tables: Vec<_> = ranks.zip(tables).collect();
-        let Some(new) = store.make(id, &tables, former.as_deref(), &self.tables)? else {
+        let between = || {
+            self.yield_point();
+        };
+        let made = store.make(id, &tables, former.as_deref(), &self.tables, between)?;
+        let Some(new) = made else {
             self.drop_former_trees();
             return Ok(());
         };
@@ -101,13 +105,14 @@ impl Engine {
         let manifest = self.manifest.lock();
         let before = self.state.load_full();
         self.state.rcu(|state| state.without_former_trees());
-        drop(manifest);
         let gone = self.trees_gone(&before);
         drop(before);
+        drop(manifest);
         self.retire(gone);
     }
 
-    /// The trees of `before` that the current state does not have.
+    /// The trees of `before` that the current state does not have. REQUIRES: the manifest's lock,
+    /// since `before` was current, so that no other change finds the same ones.
     pub(crate) fn trees_gone(&self, before: &ReadState) -> Vec<Obsolete> {
         let had: Vec<&Arc<IfTree>> = before.trees_held().collect();
         if had.is_empty() {

@@ -62,7 +62,7 @@ impl Engine {
         }
         let floor = edit.log_floor;
         self.complete_flush(plan, manifest.version(), &mut edit);
-        edit.ranges_added = plan.divided_at(&added);
+        edit.ranges.added = plan.divided_at(&added);
         let recorded_floor = edit.log_floor;
         manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.compaction.file_ids.next());
@@ -81,12 +81,8 @@ impl Engine {
         NewTable::install_all(placed, &self.tables);
         // The manifest names the lists now, so their anchor is stale.
         drop(anchor);
-        let version = manifest.version();
-        let before = self.state.load_full();
-        self.swap_tables(version, plan, &added);
+        let trees = self.swap_tables(manifest.version(), plan, &added);
         drop(manifest);
-        let trees = self.trees_gone(&before);
-        drop(before);
         let logs = match floor.filter(|_| plan.buffer.is_some()) {
             Some(floor) => {
                 self.logs.sealed.raise_floor(floor);
@@ -116,9 +112,16 @@ impl Engine {
         Ok(self.runs_of(&added))
     }
 
-    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`.
-    /// REQUIRES: the manifest's lock.
-    pub(crate) fn swap_tables(&self, version: &Version, plan: &Plan, added: &[(Level, TableMeta)]) {
+    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`. Returns
+    /// the trees over blocks that it does not have. REQUIRES: the manifest's lock.
+    #[must_use]
+    pub(crate) fn swap_tables(
+        &self,
+        version: &Version,
+        plan: &Plan,
+        added: &[(Level, TableMeta)],
+    ) -> Vec<Obsolete> {
+        let before = self.state.load_full();
         self.state.rcu(|state| {
             let inputs = plan
                 .tables
@@ -134,6 +137,7 @@ impl Engine {
             }
         });
         self.tables.placed_are_swapped_in();
+        self.trees_gone(&before)
     }
 
     /// Swaps in a state with the trees of `version` in the partition of `key`. REQUIRES: the
@@ -156,26 +160,23 @@ impl Engine {
                 let version = manifest.version();
                 edit.cuts_added.push((cut.clone(), version.next_part()));
                 let is_range = version.layout.ranges().iter().any(|range| **range == **cut);
-                edit.ranges_dropped.extend(is_range.then(|| cut.clone()));
+                edit.ranges.dropped.extend(is_range.then(|| cut.clone()));
             }
             Border::Drop(cut) => {
                 edit.cuts_dropped.push(cut.clone());
                 // What the two have stays in stacks of its own.
                 let has_ranges = self.options.ranges().is_some();
-                edit.ranges_added.extend(has_ranges.then(|| cut.clone()));
+                edit.ranges.added.extend(has_ranges.then(|| cut.clone()));
             }
             Border::AddRanges(cuts) => {
-                edit.ranges_added = cuts.iter().map(|cut| cut.to_vec()).collect();
+                edit.ranges.added = cuts.iter().map(|cut| cut.to_vec()).collect();
             }
             Border::DropRanges(cuts) => {
-                edit.ranges_dropped = cuts.iter().map(|cut| cut.to_vec()).collect();
+                edit.ranges.dropped = cuts.iter().map(|cut| cut.to_vec()).collect();
             }
         }
         manifest.append(edit, true, || self.next_file_id())?;
-        let before = self.state.load_full();
-        self.swap_tables(manifest.version(), plan, &[]);
-        let trees = self.trees_gone(&before);
-        drop(before);
+        let trees = self.swap_tables(manifest.version(), plan, &[]);
         self.retire(trees);
         let partitions = manifest.version().layout.ids().len();
         drop(manifest);

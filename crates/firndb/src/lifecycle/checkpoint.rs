@@ -15,7 +15,7 @@ use crate::compaction::{CompactionContext, Output, OverlapTracker, write_tables}
 use crate::engine::Engine;
 use crate::files::{FileName, Files};
 use crate::lifecycle::owner;
-use crate::manifest::{self, Edit, Level, TableMeta, Version};
+use crate::manifest::{self, Edit, Level, RangeBorders, TableMeta, Version};
 use crate::read::merge_iter::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::read::state::ReadState;
@@ -258,12 +258,7 @@ impl Engine {
             next_file_id: Some(self.compaction.file_ids.next().max(next).next()),
             last_seqno: Some(seqno),
             cuts_added: state.layout.pairs().collect(),
-            ranges_added: state
-                .layout
-                .ranges()
-                .iter()
-                .map(|cut| cut.to_vec())
-                .collect(),
+            ranges: RangeBorders::of(state.layout.ranges()),
             add: linked
                 .map(|(level, run)| {
                     (

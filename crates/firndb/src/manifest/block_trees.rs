@@ -26,13 +26,13 @@ impl BlockTreeMeta {
         self.levels.0 <= level && level <= self.levels.1
     }
 
-    fn key(&self) -> (Vec<u8>, Level) {
+    fn key(&self) -> Place {
         (self.from.clone(), self.levels.0)
     }
 }
 
-/// The ranks of the runs of tables on these levels, which come from level 0 down: each table of level
-/// 0 is a run of its own, and each other level is one.
+/// The ranks of the runs of tables on these levels, which come from level 0 down: each table of
+/// level 0 is a run of its own, and each other level is one.
 pub(crate) fn ranks(levels: impl IntoIterator<Item = Level>) -> impl Iterator<Item = u32> {
     let next = |before: &mut (Option<Level>, u32), level: Level| {
         let (last, rank) = *before;
@@ -46,7 +46,10 @@ pub(crate) fn ranks(levels: impl IntoIterator<Item = Level>) -> impl Iterator<It
 
 /// The trees of a version, by the first key of the range and the first level.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct BlockTrees(Arc<BTreeMap<(Vec<u8>, Level), Arc<BlockTreeMeta>>>);
+pub(crate) struct BlockTrees(Arc<BTreeMap<Place, Arc<BlockTreeMeta>>>);
+
+/// The first key of a tree's range, and its first level.
+type Place = (Vec<u8>, Level);
 
 /// The first key of the range, or on level 0 of the partition, that has `key`.
 fn start_of<'a>(layout: &'a Layout, level: Level, key: &[u8]) -> &'a [u8] {
@@ -103,7 +106,7 @@ impl BlockTrees {
         if self.is_empty() {
             return;
         }
-        let is_of = |is_level0: bool| move |key: &&(Vec<u8>, Level)| key.1.is_zero() == is_level0;
+        let is_of = |is_level0: bool| move |key: &&Place| key.1.is_zero() == is_level0;
         let mut dropped = Vec::new();
         for is_level0 in [false, true]
             .into_iter()
@@ -129,7 +132,7 @@ impl BlockTrees {
         self.remove(&dropped);
     }
 
-    fn remove(&mut self, keys: &[(Vec<u8>, Level)]) {
+    fn remove(&mut self, keys: &[Place]) {
         if !keys.is_empty() {
             let trees = Arc::make_mut(&mut self.0);
             keys.iter().for_each(|key| drop(trees.remove(key)));

@@ -224,6 +224,25 @@ pub(crate) struct PmPairing {
     pub(crate) generation: u64,
 }
 
+/// Changes of the borders of ranges inside partitions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RangeBorders {
+    /// No table below level 0 crosses one.
+    pub(crate) added: Vec<Vec<u8>>,
+    /// Two ranges become one there, or two partitions begin.
+    pub(crate) dropped: Vec<Vec<u8>>,
+}
+
+impl RangeBorders {
+    /// These borders, added.
+    pub(crate) fn of(added: &[Box<[u8]>]) -> RangeBorders {
+        RangeBorders {
+            added: added.iter().map(|cut| cut.to_vec()).collect(),
+            dropped: Vec::new(),
+        }
+    }
+}
+
 /// A change: the values it sets, and the items it adds and drops. Empty fields change nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
@@ -253,10 +272,8 @@ pub(crate) struct Edit {
     pub(crate) cuts_added: Vec<Cut>,
     /// Borders at which two partitions become the one that begins before the border.
     pub(crate) cuts_dropped: Vec<Vec<u8>>,
-    /// Borders of ranges inside partitions. No table below level 0 crosses one.
-    pub(crate) ranges_added: Vec<Vec<u8>>,
-    /// Borders at which two ranges become one, or two partitions begin.
-    pub(crate) ranges_dropped: Vec<Vec<u8>>,
+    /// Borders of ranges inside partitions.
+    pub(crate) ranges: RangeBorders,
     /// Trees over the blocks of tables. No record says that one is dropped.
     pub(crate) trees_added: Vec<BlockTreeMeta>,
     pub(crate) pm: Option<PmPairing>,
@@ -383,16 +400,10 @@ impl Edit {
             }
         };
         keys(CUT_DROPPED, &self.cuts_dropped);
-        keys(RANGE_ADDED, &self.ranges_added);
-        keys(RANGE_DROPPED, &self.ranges_dropped);
+        keys(RANGE_ADDED, &self.ranges.added);
+        keys(RANGE_DROPPED, &self.ranges.dropped);
         for tree in &self.trees_added {
-            put_varint(&mut out, TREE_ADDED);
-            let (first, last) = tree.levels;
-            let extent = (tree.extent.offset.get(), tree.extent.len);
-            for number in [tree.id.0, first.0 as u64, last.0 as u64, extent.0, extent.1] {
-                put_varint(&mut out, number);
-            }
-            put_bytes(&mut out, &tree.from);
+            put_tree(&mut out, tree);
         }
         out
     }
@@ -472,8 +483,8 @@ impl Edit {
                 self.cuts_added.push((key(reader)?, id));
             }
             CUT_DROPPED => self.cuts_dropped.push(key(reader)?),
-            RANGE_ADDED => self.ranges_added.push(key(reader)?),
-            RANGE_DROPPED => self.ranges_dropped.push(key(reader)?),
+            RANGE_ADDED => self.ranges.added.push(key(reader)?),
+            RANGE_DROPPED => self.ranges.dropped.push(key(reader)?),
             TREE_ADDED => self.trees_added.push(tree(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
@@ -499,6 +510,17 @@ fn key(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     (1..=KEY_BYTES_MAX)
         .contains(&key.len())
         .then(|| key.to_vec())
+}
+
+fn put_tree(out: &mut Vec<u8>, tree: &BlockTreeMeta) {
+    let (first, last) = tree.levels;
+    let extent = (tree.extent.offset.get(), tree.extent.len);
+    let numbers = [tree.id.0, first.0 as u64, last.0 as u64, extent.0, extent.1];
+    put_varint(out, TREE_ADDED);
+    for number in numbers {
+        put_varint(out, number);
+    }
+    put_bytes(out, &tree.from);
 }
 
 fn tree(reader: &mut Reader<'_>) -> Option<BlockTreeMeta> {

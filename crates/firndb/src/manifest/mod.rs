@@ -17,7 +17,8 @@ mod write;
 
 pub(crate) use block_trees::{BlockTreeMeta, BlockTrees, ranks};
 pub(crate) use edit::{
-    Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, TABLES_HAVE_HEADERS, TableMeta,
+    Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, RangeBorders,
+    TABLES_HAVE_HEADERS, TableMeta,
 };
 pub(crate) use evicted::{Evicted, KeyRange};
 pub(crate) use level::{Level, Levels};

@@ -72,8 +72,7 @@ fn edit(id: u64) -> Edit {
         drop: vec![],
         cuts_added: vec![],
         cuts_dropped: vec![],
-        ranges_added: vec![],
-        ranges_dropped: vec![],
+        ranges: RangeBorders::default(),
         trees_added: vec![tree(20, (1, 3), "")],
         pm: Some(PmPairing { generation: 6 }),
         evicted: Some(Evicted {
@@ -559,11 +558,17 @@ fn no_table_below_level_0_crosses_a_border_of_ranges() {
         ..Edit::default()
     };
     let range = |key: &str| Edit {
-        ranges_added: vec![key.into()],
+        ranges: RangeBorders {
+            added: vec![key.into()],
+            ..RangeBorders::default()
+        },
         ..Edit::default()
     };
     let drop = |key: &str| Edit {
-        ranges_dropped: vec![key.into()],
+        ranges: RangeBorders {
+            dropped: vec![key.into()],
+            ..RangeBorders::default()
+        },
         ..Edit::default()
     };
     assert_eq!(apply(adds(1, Level(0), "a", "m")), Ok(0));
@@ -581,7 +586,10 @@ fn no_table_below_level_0_crosses_a_border_of_ranges() {
     // Tables of level 0 cross a border of ranges, but none of partitions.
     let cut = |key: &str| Edit {
         cuts_added: vec![(key.into(), PartId(1))],
-        ranges_dropped: vec![key.into()],
+        ranges: RangeBorders {
+            dropped: vec![key.into()],
+            ..RangeBorders::default()
+        },
         ..Edit::default()
     };
     assert!(apply(cut("d")).unwrap_err().starts_with("bordered"));
@@ -593,53 +601,59 @@ fn no_table_below_level_0_crosses_a_border_of_ranges() {
     assert!(apply(range("d")).unwrap_err().starts_with("confined"));
 }
 
-/// A tree over blocks is there as long as all its tables and the borders of its range are, in a
-/// version that was replayed as in one that was read from a snapshot.
-#[test]
-fn a_tree_goes_with_the_first_table_that_changes() {
-    let mut version = Version::default();
-    let mut apply = |edit: Edit| {
-        let mut next = version.clone();
-        next.apply(&Edit::decode(&edit.encode()).unwrap())?;
-        version = next;
-        let mut again = Version::default();
-        again.apply(&version.snapshot()).unwrap();
-        assert_eq!(again.trees, version.trees);
-        Ok::<_, &'static str>(
-            version
-                .trees
-                .iter()
-                .map(|tree| tree.id.0)
-                .collect::<Vec<_>>(),
-        )
-    };
-    let adds = |id, level, smallest, largest| Edit {
+/// Applies `edit` as it is read from a record, and returns the ids of the trees that are left. A
+/// version that is read from a snapshot has the same.
+fn applied(version: &mut Version, edit: &Edit) -> Result<Vec<u64>, &'static str> {
+    let mut next = version.clone();
+    next.apply(&Edit::decode(&edit.encode()).unwrap())?;
+    *version = next;
+    let mut again = Version::default();
+    again.apply(&version.snapshot()).unwrap();
+    assert_eq!(again.trees, version.trees);
+    Ok(version.trees.iter().map(|tree| tree.id.0).collect())
+}
+
+fn adds(id: u64, level: usize, smallest: &str, largest: &str) -> Edit {
+    Edit {
         add: vec![(Level(level), table(id, smallest, largest))],
         ..Edit::default()
-    };
-    let drops = |id, level| Edit {
+    }
+}
+
+fn drops(id: u64, level: usize) -> Edit {
+    Edit {
         drop: vec![(Level(level), FileId(id))],
         ..Edit::default()
-    };
-    let trees = |trees: &[BlockTreeMeta]| Edit {
+    }
+}
+
+fn adds_trees(trees: &[BlockTreeMeta]) -> Edit {
+    Edit {
         trees_added: trees.to_vec(),
         ..Edit::default()
-    };
-    let ranges = |added: &[&str], dropped: &[&str]| Edit {
-        ranges_added: added.iter().map(|key| key.as_bytes().to_vec()).collect(),
-        ranges_dropped: dropped.iter().map(|key| key.as_bytes().to_vec()).collect(),
+    }
+}
+
+/// Three ranges with trees over all that they have, and one over level 0.
+fn with_trees() -> Version {
+    let mut version = Version::default();
+    let borders = Edit {
+        ranges: RangeBorders {
+            added: vec![b"h".to_vec(), b"p".to_vec()],
+            dropped: Vec::new(),
+        },
         ..Edit::default()
     };
-    apply(ranges(&["h", "p"], &[])).unwrap();
-    apply(adds(1, 0, "a", "z")).unwrap();
+    applied(&mut version, &borders).unwrap();
     for (id, level, smallest, largest) in [
+        (1, 0, "a", "z"),
         (2, 3, "a", "c"),
         (3, 4, "a", "g"),
         (4, 3, "h", "k"),
         (5, 4, "h", "o"),
         (6, 4, "p", "z"),
     ] {
-        apply(adds(id, level, smallest, largest)).unwrap();
+        applied(&mut version, &adds(id, level, smallest, largest)).unwrap();
     }
     let all = [
         tree(20, (0, 0), ""),
@@ -649,62 +663,70 @@ fn a_tree_goes_with_the_first_table_that_changes() {
         tree(24, (4, 63), "h"),
         tree(25, (4, 63), "p"),
     ];
-    assert_eq!(apply(trees(&all)), Ok(vec![20, 21, 22, 23, 24, 25]));
+    let found = applied(&mut version, &adds_trees(&all));
+    assert_eq!(found, Ok(vec![20, 21, 22, 23, 24, 25]));
+    version
+}
+
+#[test]
+fn a_tree_goes_with_the_first_table_that_changes() {
+    let mut version = with_trees();
+    let mut apply = |edit: Edit| applied(&mut version, &edit);
     for wrong in [
         tree(30, (1, 3), "b"),
         tree(30, (0, 3), ""),
         tree(30, (0, 0), "h"),
         tree(30, (2, 2), "h"),
     ] {
-        let refused = apply(trees(&[wrong])).unwrap_err();
+        let refused = apply(adds_trees(&[wrong])).unwrap_err();
         assert!(refused.starts_with("covering"), "{refused}");
     }
     // One takes the place of another over the same tables.
-    let again = trees(&[tree(26, (1, 3), "h")]);
+    let again = adds_trees(&[tree(26, (1, 3), "h")]);
     assert_eq!(apply(again), Ok(vec![20, 21, 22, 26, 24, 25]));
     // Level 0 is one for the partition, whatever its ranges.
     assert_eq!(apply(adds(7, 0, "p", "q")), Ok(vec![21, 22, 26, 24, 25]));
     assert_eq!(apply(adds(8, 2, "i", "j")), Ok(vec![21, 22, 24, 25]));
     assert_eq!(apply(drops(3, 4)), Ok(vec![21, 24, 25]));
     // A table that comes back the same, as a shared one, keeps its tree; one that grew does not.
-    let same = Edit {
-        add: vec![(
-            Level(4),
-            TableMeta {
-                shared: true,
-                ..table(5, "h", "o")
-            },
-        )],
+    let comes_back = |table| Edit {
+        add: vec![(Level(4), table)],
         ..drops(5, 4)
     };
-    assert_eq!(apply(same), Ok(vec![21, 24, 25]));
+    let mut same = table(5, "h", "o");
+    same.shared = true;
+    assert_eq!(apply(comes_back(same)), Ok(vec![21, 24, 25]));
     let mut grown = table(5, "h", "o");
     grown.extent.valid_len += 1;
-    let grown = Edit {
-        add: vec![(Level(4), grown)],
-        ..drops(5, 4)
+    assert_eq!(apply(comes_back(grown)), Ok(vec![21, 25]));
+}
+
+#[test]
+fn a_tree_goes_with_a_border_of_its_range() {
+    let mut version = with_trees();
+    let mut apply = |edit: Edit| applied(&mut version, &edit);
+    let ranges = |added: &[&str], dropped: &[&str]| {
+        let keys = |keys: &[&str]| keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        Edit {
+            ranges: RangeBorders {
+                added: keys(added),
+                dropped: keys(dropped),
+            },
+            ..Edit::default()
+        }
     };
-    assert_eq!(apply(grown), Ok(vec![21, 25]));
-    let back = trees(&[tree(27, (0, 0), ""), tree(28, (4, 63), "h")]);
-    assert_eq!(apply(back), Ok(vec![27, 21, 28, 25]));
+    let refused = apply(ranges(&["y"], &[])).unwrap_err();
+    assert!(refused.starts_with("bordered"), "{refused}");
     // Borders of ranges leave level 0 alone, and trees of other ranges.
-    assert_eq!(
-        apply(ranges(&["y2"], &[])).unwrap_err(),
-        "bordered: a table that crosses a border"
-    );
-    assert_eq!(apply(ranges(&["zz"], &[])), Ok(vec![27, 21, 28]));
-    assert_eq!(apply(ranges(&[], &["h"])), Ok(vec![27]));
-    let without = Edit {
-        drop: vec![(Level(0), FileId(1))],
-        ..Edit::default()
-    };
-    assert_eq!(apply(without), Ok(vec![]));
-    let back = trees(&[
+    assert_eq!(apply(ranges(&["zz"], &[])), Ok(vec![20, 21, 22, 23, 24]));
+    assert_eq!(apply(ranges(&[], &["h"])), Ok(vec![20]));
+    assert_eq!(apply(drops(1, 0)), Ok(vec![]));
+    let back = [
         tree(29, (0, 0), ""),
         tree(31, (4, 63), ""),
         tree(32, (4, 63), "zz"),
-    ]);
-    assert_eq!(apply(back), Ok(vec![29, 31, 32]));
+    ];
+    assert_eq!(apply(adds_trees(&back)), Ok(vec![29, 31, 32]));
     let cut = Edit {
         cuts_added: vec![(b"zzz".to_vec(), PartId(1))],
         ..Edit::default()

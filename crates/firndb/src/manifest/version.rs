@@ -10,7 +10,7 @@
 //! 7. `rising`: edit ids and sequence numbers do not fall.
 
 use super::block_trees::BlockTrees;
-use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
+use super::edit::{Edit, FORMAT_VERSION, PmPairing, RangeBorders, TableMeta};
 use super::evicted::Evicted;
 use super::parts::{Layout, PartId, PartRange};
 use super::{Level, Levels};
@@ -149,19 +149,19 @@ impl Version {
         for cut in added.chain(&edit.cuts_dropped) {
             self.trees.drop_at(cut, true);
         }
-        for border in edit.ranges_added.iter().chain(&edit.ranges_dropped) {
+        for border in edit.ranges.added.iter().chain(&edit.ranges.dropped) {
             self.trees.drop_at(border, false);
         }
         if !edit.cuts_added.is_empty() || !edit.cuts_dropped.is_empty() {
             self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
             self.parts_made = self.parts_made.max(self.layout.next_id().0);
         }
-        if !edit.ranges_added.is_empty() || !edit.ranges_dropped.is_empty() {
-            let (dropped, added) = (&edit.ranges_dropped, &edit.ranges_added);
+        if !edit.ranges.added.is_empty() || !edit.ranges.dropped.is_empty() {
+            let (dropped, added) = (&edit.ranges.dropped, &edit.ranges.added);
             self.layout = self.layout.with_ranges(dropped, added)?;
         }
         let cuts = edit.cuts_added.iter().map(|(cut, _)| (cut, Level::ZERO));
-        let ranges = edit.ranges_added.iter().map(|cut| (cut, Level(1)));
+        let ranges = edit.ranges.added.iter().map(|cut| (cut, Level(1)));
         match cuts
             .chain(ranges)
             .any(|(cut, from)| self.crosses(cut, from))
@@ -401,13 +401,7 @@ impl Version {
             drop: Vec::new(),
             cuts_added: self.layout.pairs().collect(),
             cuts_dropped: Vec::new(),
-            ranges_added: self
-                .layout
-                .ranges()
-                .iter()
-                .map(|cut| cut.to_vec())
-                .collect(),
-            ranges_dropped: Vec::new(),
+            ranges: RangeBorders::of(self.layout.ranges()),
             trees_added: self.trees.iter().map(|tree| (**tree).clone()).collect(),
             pm: self.pm,
             evicted: self.evicted.clone(),

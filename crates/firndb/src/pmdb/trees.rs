@@ -15,11 +15,14 @@ use std::sync::Arc;
 pub(crate) struct TreeFacts {
     /// True if the pool has room for another, as far as is known.
     pub(crate) has_room: bool,
+    /// Bits of a block's filter for each key.
+    pub(crate) filter_bits: u32,
 }
 
 /// The trees' part of the pool.
 pub(crate) struct TreeStore {
     pool: Arc<Pool>,
+    filter_bits: u32,
     /// True if the pool had no room for the last tree, until one is freed.
     is_full: AtomicBool,
     pub(crate) made: Counter,
@@ -41,7 +44,7 @@ pub(crate) struct NewTree<'a> {
     tree: Option<IfTree>,
 }
 
-/// What a tree to be made takes from the one before.
+/// The part of a tree that its successor takes.
 struct Former<'a> {
     tree: &'a IfTree,
     /// The first table that it has; it has all that follow.
@@ -75,9 +78,11 @@ impl Former<'_> {
 }
 
 impl TreeStore {
-    pub(crate) fn new(pool: Arc<Pool>) -> TreeStore {
+    /// The trees of `pool`, over blocks whose filters have `filter_bits` for each key.
+    pub(crate) fn new(pool: Arc<Pool>, filter_bits: u32) -> TreeStore {
         TreeStore {
             pool,
+            filter_bits,
             is_full: AtomicBool::new(false),
             made: Counter::default(),
             made_bytes: Counter::default(),
@@ -88,12 +93,13 @@ impl TreeStore {
     pub(crate) fn facts(&self) -> TreeFacts {
         TreeFacts {
             has_room: !self.is_full.load(Ordering::Relaxed),
+            filter_bits: self.filter_bits,
         }
     }
 
     /// Writes the tree `id` over `tables`, which come newest run first with the ranks of their
     /// runs. Blocks that `former` has come from there, others from the indexes of the tables.
-    /// `None` if there is no room.
+    /// `None` if there is no room. Calls `between` after each table.
     ///
     /// # Errors
     /// The error of opening a table, and of the pool.
@@ -103,6 +109,7 @@ impl TreeStore {
         tables: &[(u32, Arc<TableRun>)],
         former: Option<&IfTree>,
         cache: &TableCache,
+        between: impl Fn(),
     ) -> Result<Option<NewTree<'_>>> {
         let totals = IfTreeTotals {
             entries: tables.iter().map(|(_, run)| run.meta.entries).sum(),
@@ -119,6 +126,7 @@ impl TreeStore {
                 None => Arc::new(cache.open(&run.meta)?),
             };
             writer.add_file(file_of(*rank, run), table.block_summaries())?;
+            between();
         }
         if let Some(Former { tree, ranks, .. }) = &former {
             writer.add_tree(tree, |file| ranks.get(&file.id).copied())?;

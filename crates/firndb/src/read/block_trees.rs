@@ -24,12 +24,12 @@ const DEEPEST: Level = Level(63);
 pub(crate) enum Scope {
     /// Level 0 of a partition.
     Level0,
-    /// What was added to a range since its last merge.
+    /// The tables that were added to a range since its last merge.
     Added {
         /// The level of what a merge of the range makes.
         base: Level,
     },
-    /// What its last merge made.
+    /// The tables that its last merge made.
     Base {
         /// The level of it.
         base: Level,
@@ -96,7 +96,7 @@ pub(crate) struct PendingTree<'a> {
 /// The state of a get that does not wait.
 pub(crate) enum TreeStep<'a> {
     Done(Got),
-    Pending(PendingTree<'a>),
+    Pending(Box<PendingTree<'a>>),
 }
 
 impl TreeRun {
@@ -168,12 +168,12 @@ impl TreeRun {
                 let got = self.go_on(query, candidates, Some(got));
                 got.map(TreeStep::Done)
             }
-            BlockStep::Pending(read) => Ok(TreeStep::Pending(PendingTree {
+            BlockStep::Pending(read) => Ok(TreeStep::Pending(Box::new(PendingTree {
                 tree: self,
                 candidates,
                 reader,
                 read,
-            })),
+            }))),
         }
     }
 

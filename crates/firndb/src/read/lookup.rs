@@ -83,6 +83,7 @@ impl<'a> Candidates<'a> {
             return Some((Layer::Upper, upper));
         }
         while let Some(level) = self.part.levels.get(self.level) {
+            // What a tree finds counts as found on its first level.
             let layer = Layer::Level(self.level);
             if let Some(tree) = self.tree() {
                 self.level = tree.meta.levels.1.below();
@@ -107,9 +108,7 @@ impl<'a> Candidates<'a> {
         }
         None
     }
-}
 
-impl<'a> Candidates<'a> {
     /// The tree over the tables of this level and those that follow, if they have one.
     #[inline(always)]
     fn tree(&self) -> Option<&'a TreeRun> {

@@ -22,7 +22,7 @@ pub(crate) enum Run<'a> {
 pub(crate) enum Pending<'a> {
     Block(Arc<Sst>, PendingBlock),
     Value(&'a Upper, Tag, PendingValue),
-    Tree(PendingTree<'a>),
+    Tree(Box<PendingTree<'a>>),
 }
 
 /// The result of a lookup, or the read that it waits for.

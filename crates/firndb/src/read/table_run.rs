@@ -87,16 +87,25 @@ impl std::ops::Deref for OpenTable {
     }
 }
 
-/// The reader of an open table's blocks, borrowed without counting.
-pub(crate) struct OpenBlocks(Guard<Option<Arc<BlockReader>>>);
+/// The reader of a table's blocks, borrowed without counting.
+pub(crate) enum OpenBlocks {
+    Table(Guard<Option<Arc<Table>>>),
+    File(Guard<Option<Arc<BlockReader>>>),
+}
 
 impl std::ops::Deref for OpenBlocks {
     type Target = BlockReader;
     fn deref(&self) -> &BlockReader {
-        match &*self.0 {
-            Some(reader) => reader,
-            // `TableRun::blocks` creates no other.
-            None => unreachable!("an open file is open"),
+        match self {
+            OpenBlocks::Table(table) => match table.as_deref() {
+                Some(Table::Sst(sst)) => sst.block_reader(),
+                // `TableRun::blocks` creates no other.
+                _ => unreachable!("an open table is open"),
+            },
+            OpenBlocks::File(reader) => match &**reader {
+                Some(reader) => reader,
+                None => unreachable!("an open file is open"),
+            },
         }
     }
 }
@@ -148,15 +157,18 @@ impl TableRun {
     /// The error of opening the file.
     #[inline]
     pub(crate) fn blocks(self: &Arc<Self>) -> Result<OpenBlocks> {
-        let guard = self.blocks.load();
-        if guard.is_some() {
-            if !self.used.load(Ordering::Relaxed) {
-                self.used.store(true, Ordering::Relaxed);
-            }
-            return Ok(OpenBlocks(guard));
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
         }
-        drop(guard);
-        self.open_blocks()
+        let table = self.table.load();
+        if matches!(table.as_deref(), Some(Table::Sst(_))) {
+            return Ok(OpenBlocks::Table(table));
+        }
+        let guard = self.blocks.load();
+        match guard.is_some() {
+            true => Ok(OpenBlocks::File(guard)),
+            false => self.open_blocks(),
+        }
     }
 
     #[cold]
@@ -170,7 +182,7 @@ impl TableRun {
         };
         let reader = self.cache.keep_blocks(self, reader);
         self.used.store(true, Ordering::Relaxed);
-        Ok(OpenBlocks(Guard::from_inner(Some(reader))))
+        Ok(OpenBlocks::File(Guard::from_inner(Some(reader))))
     }
 
     #[cold]

@@ -220,7 +220,6 @@ impl Engine {
             wanted: &[],
             sizes: self.partition_sizes(state, pm),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
-            filter_bits: self.options.filter_bits,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: false,
             idle: false,

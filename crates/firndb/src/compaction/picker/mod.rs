@@ -61,8 +61,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) sizes: Sizes,
     /// Bytes of a write buffer.
     pub(crate) buffer_bytes: u64,
-    /// Bits of a filter for each key.
-    pub(crate) filter_bits: u32,
     /// The most level-0 tables that one compaction may take.
     pub(crate) level0_inputs_max: usize,
     /// True if there is time for work that is not urgent.

@@ -190,7 +190,7 @@ impl<'a> Ranged<'a> {
                 cuts: cuts.collect(),
                 levels,
                 below: (tuning.invalid_share < 1.0)
-                    .then(|| Below::of(self.part, facts.filter_bits)),
+                    .then(|| Below::of(self.part, filter_bits(facts))),
             })),
             ..Plan::new(self.id, tables.collect(), top, How::Copy, Reason::Size)
         })
@@ -350,6 +350,14 @@ fn ranged(state: &ReadState) -> Vec<Ranged<'_>> {
     let mut parts: Vec<Ranged<'_>> = parts.map(|at| Ranged::at(state, at)).collect();
     parts.sort_by_key(|ranged| std::cmp::Reverse(ranged.part.level0_tables()));
     parts
+}
+
+/// Bits for each key of the filters that trees have; 0 if there are no trees.
+fn filter_bits(facts: &Facts<'_>) -> u32 {
+    match facts.pm {
+        Some(PmFacts::Trees(trees)) => trees.filter_bits,
+        _ => 0,
+    }
 }
 
 /// The tables whose blocks are to get a tree, because they have none.

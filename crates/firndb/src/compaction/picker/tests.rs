@@ -25,7 +25,7 @@ use super::*;
 use crate::blade::{Costs, SortedFacts};
 use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
-use crate::manifest::{Edit, Level, PartId, Place, TableMeta, Version};
+use crate::manifest::{Edit, Level, PartId, Place, RangeBorders, TableMeta, Version};
 use crate::options::tuning::{BladeModels, BladeTuning, PmdbTuning, Tiering, TlsmTuning, Tuning};
 use crate::read::state::ReadState;
 use crate::read::table_run::{TableCache, TableRun};
@@ -128,11 +128,14 @@ impl Case {
             cuts_added: cuts
                 .map(|(i, key)| (key.clone().into_bytes(), PartId(i as u32 + 1)))
                 .collect(),
-            ranges_added: self
-                .ranges
-                .iter()
-                .map(|key| key.clone().into_bytes())
-                .collect(),
+            ranges: RangeBorders {
+                added: self
+                    .ranges
+                    .iter()
+                    .map(|key| key.clone().into_bytes())
+                    .collect(),
+                dropped: Vec::new(),
+            },
             ..Edit::default()
         };
         let mut version = Version::default();
@@ -191,7 +194,6 @@ impl Case {
             wanted: &wanted,
             sizes: Sizes::of(&self.limits),
             buffer_bytes: 0,
-            filter_bits: 10,
             level0_inputs_max: usize::MAX,
             at_rest: false,
             idle: false,

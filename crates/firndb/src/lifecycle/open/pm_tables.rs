@@ -198,11 +198,13 @@ impl Recovery {
         Ok(space)
     }
 
-    /// Bytes of one half of the log's buffer in the pool; 0 for none. Where tables are in the pool,
-    /// writes that are not durable at once gain nothing from it.
+    /// Bytes of one half of the log's buffer in the pool; 0 for none. Where tables or their trees
+    /// are in the pool, writes that are not durable at once gain nothing from it.
     pub(super) fn log_half_bytes(&self) -> usize {
-        let has_tables = self.options.lists().is_some() || self.options.sorted().is_some();
-        let is_needed = !has_tables || self.options.durability == crate::Durability::Power;
+        let options = &self.options;
+        let has_tables = options.lists().is_some() || options.sorted().is_some();
+        let has_others = has_tables || options.ranges().is_some();
+        let is_needed = !has_others || self.options.durability == crate::Durability::Power;
         match is_needed {
             true => self.options.limits.pm_log_buffer_bytes,
             false => 0,
@@ -215,7 +217,8 @@ impl Recovery {
         let (lists, sorted) = (self.options.lists(), self.options.sorted());
         if self.options.ranges().is_some() {
             let pool = self.durable_pool().filter(|_| !self.read_only);
-            return Ok(pool.map(|pool| PmStore::Trees(Arc::new(TreeStore::new(pool)))));
+            let store = |pool| Arc::new(TreeStore::new(pool, self.options.filter_bits));
+            return Ok(pool.map(|pool| PmStore::Trees(store(pool))));
         }
         if lists.is_none() && sorted.is_none() {
             return Ok(None);
