@@ -144,6 +144,8 @@ impl TreeRun {
     }
 
     /// The newest entry of the query's key that its read point sees.
+    // Not inlined, because most databases have no trees.
+    #[inline(never)]
     pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
         match self.tree.search(query.key, query.hash) {
             Ok(candidates) => self.go_on(query, candidates, None),

@@ -2,7 +2,6 @@
 //! Gets and `multi_get` run the same search; only the latter does not wait for each read.
 
 use crate::manifest::Level;
-use crate::read::block_trees::TreeRun;
 use crate::read::run::Run;
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
@@ -77,15 +76,17 @@ struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
+    /// The next run. With `TREES` as false, it is never a tree.
     #[inline(always)]
-    fn next(&mut self) -> Option<(Layer, Run<'a>)> {
+    fn next<const TREES: bool>(&mut self) -> Option<(Layer, Run<'a>)> {
         if let Some(upper) = self.upper.take() {
             return Some((Layer::Upper, upper));
         }
         while let Some(level) = self.part.levels.get(self.level) {
             // What a tree finds counts as found on its first level.
             let layer = Layer::Level(self.level);
-            if let Some(tree) = self.tree() {
+            let trees = self.part.trees.as_ref().filter(|_| TREES && self.run == 0);
+            if let Some(tree) = trees.and_then(|trees| trees.at(self.level, self.key)) {
                 self.level = tree.meta.levels.1.below();
                 return Some((layer, Run::Tree(tree)));
             }
@@ -107,13 +108,6 @@ impl<'a> Candidates<'a> {
             (self.level, self.run) = (self.level.below(), 0);
         }
         None
-    }
-
-    /// The tree over the tables of this level and those that follow, if they have one.
-    #[inline(always)]
-    fn tree(&self) -> Option<&'a TreeRun> {
-        let trees = self.part.trees.as_ref().filter(|_| self.run == 0)?;
-        trees.at(self.level, self.key)
     }
 }
 
@@ -179,8 +173,14 @@ impl<'a> Search<'a> {
 
     /// The next run to be searched, if there is another.
     #[inline(always)]
-    pub(super) fn next(&mut self) -> Option<(Layer, Run<'a>)> {
-        self.candidates.next()
+    pub(super) fn next<const TREES: bool>(&mut self) -> Option<(Layer, Run<'a>)> {
+        self.candidates.next::<TREES>()
+    }
+
+    /// True if there are trees over blocks. If not, none need be looked for.
+    #[inline(always)]
+    pub(super) fn has_trees(&self) -> bool {
+        self.candidates.part.trees.is_some()
     }
 
     /// Takes the result of a run. Returns the entry if it was found, which ends the search.

@@ -51,8 +51,22 @@ impl Engine {
             Ok(found) => return self.hit(found),
             Err(query) => query,
         };
-        let mut search = Search::new(state, query);
-        while let Some((layer, run)) = search.next() {
+        let search = Search::new(state, query);
+        match search.has_trees() {
+            false => self.search_all::<false>(search),
+            true => self.search_trees(search),
+        }
+    }
+
+    // Not inlined, because most databases have no trees.
+    #[inline(never)]
+    fn search_trees(&self, search: Search<'_>) -> Result<Option<Value>> {
+        self.search_all::<true>(search)
+    }
+
+    #[inline(always)]
+    fn search_all<const TREES: bool>(&self, mut search: Search<'_>) -> Result<Option<Value>> {
+        while let Some((layer, run)) = search.next::<TREES>() {
             let got = run.get(&search.query)?;
             if let Some(found) = search.take((layer, run), got) {
                 return self.answer(&search, Some(found));
@@ -144,7 +158,7 @@ enum Progress<'a> {
 
 /// Continues a search until it ends or waits for a read.
 fn begin_read<'a>(search: &mut Search<'a>) -> Result<Progress<'a>> {
-    while let Some((layer, run)) = search.next() {
+    while let Some((layer, run)) = search.next::<true>() {
         match run.begin_get(&search.query)? {
             Step::Pending(read) => return Ok(Progress::Reads((layer, run), read)),
             Step::Done(got) => {

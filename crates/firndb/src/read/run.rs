@@ -33,7 +33,7 @@ pub(crate) enum Step<'a> {
 
 impl<'a> Run<'a> {
     /// The newest entry of the query's key that its read point sees.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(self, query: &Query<'_>) -> Result<Got> {
         match self {
             Run::Upper(upper) => upper.get(query),
