@@ -56,7 +56,15 @@ impl Engine {
         let between = || {
             self.yield_point();
         };
-        let made = store.make(id, &tables, former.as_deref(), &self.tables, between)?;
+        let make = |former| store.make(id, &tables, former, &self.tables, between);
+        let made = match make(former.as_deref()) {
+            // The one before may be what is damaged. If a table is, this says so again.
+            Err(error) if former.is_some() && error.kind() == ErrorKind::Corruption => {
+                tracing::warn!(%error, "a tree over blocks is made without the one before");
+                make(None)?
+            }
+            made => made?,
+        };
         let Some(new) = made else {
             self.drop_former_trees();
             return Ok(());

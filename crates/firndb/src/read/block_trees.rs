@@ -349,6 +349,11 @@ impl PartTrees {
             .map(|former| &former.tree)
     }
 
+    /// True if there are some from which the next are made.
+    pub(crate) fn has_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
     /// The same without those from which the next are made.
     pub(crate) fn without_former(&self) -> PartTrees {
         PartTrees {

@@ -263,11 +263,11 @@ impl ReadState {
     /// This state without the trees from which the next are made.
     pub(crate) fn without_former_trees(&self) -> ReadState {
         let without = |part: &Arc<Part>| match &part.trees {
-            None => part.clone(),
-            Some(trees) => Arc::new(Part {
+            Some(trees) if trees.has_former() => Arc::new(Part {
                 trees: Some(Arc::new(trees.without_former())),
                 ..Part::clone(part)
             }),
+            _ => part.clone(),
         };
         ReadState {
             parts: self.parts.iter().map(without).collect(),
