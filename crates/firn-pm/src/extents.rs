@@ -43,9 +43,9 @@ struct Inner {
 pub(crate) struct Live {
     pub(crate) len: u64,
     pub(crate) owner: Owner,
-    /// True if no verb may store to it.
+    /// True if no verb may store to it, except for an append at the end of a growing extent.
     pub(crate) is_frozen: bool,
-    /// True if its `Frozen` was handed out.
+    /// True if its `Frozen`, or the handles to grow it, were handed out.
     pub(crate) is_adopted: bool,
     /// True if its bytes are in the file (backend `file`).
     pub(crate) is_persisted: bool,
@@ -257,14 +257,14 @@ impl ExtentMap {
         inner.promised_bytes -= bytes;
     }
 
-    /// Frees `extent`. With `frozen`, the caller gave up its `Frozen` to free it.
+    /// Frees `extent`. With `frozen`, the caller gave up its handles to free it.
     pub(crate) fn free(&self, extent: Extent, frozen: bool) -> Result<()> {
         let mut inner = self.inner.lock();
         inner.refuse_while_recovering()?;
         let live = inner.exact(extent)?;
         if live.is_frozen && !frozen {
             return Err(Error::invalid(format!(
-                "{extent} is frozen: free it by its Frozen, so that nobody still reads it"
+                "{extent} is frozen or grows: free it by its handles, so that nobody still reads it"
             )));
         }
         inner.live.remove(&extent.offset.get());

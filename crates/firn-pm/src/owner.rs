@@ -27,11 +27,13 @@ pub enum Owner {
     Log = 9,
     /// Entries to which skiplists point.
     Payload = 10,
+    /// The write buffers of partitions.
+    WriteBuffer = 11,
 }
 
 impl Owner {
     /// All owners, in the order of their numbers.
-    pub const ALL: [Owner; 10] = [
+    pub const ALL: [Owner; 11] = [
         Owner::Pool,
         Owner::LogBuffer,
         Owner::Btree,
@@ -42,6 +44,7 @@ impl Owner {
         Owner::Test,
         Owner::Log,
         Owner::Payload,
+        Owner::WriteBuffer,
     ];
 
     /// One more than the largest number: the size of a table indexed by [`Owner::number`].
@@ -71,6 +74,7 @@ impl Owner {
             Owner::Test => "test",
             Owner::Log => "log",
             Owner::Payload => "payload",
+            Owner::WriteBuffer => "write_buffer",
         }
     }
 }
@@ -85,7 +89,7 @@ mod tests {
             assert_eq!(Owner::from_number(owner.number()), Some(owner));
         }
         assert_eq!(Owner::from_number(0), None);
-        assert_eq!(Owner::from_number(11), None);
+        assert_eq!(Owner::from_number(12), None);
         assert_eq!(Owner::from_number(u16::MAX), None);
     }
 }

@@ -8,7 +8,8 @@
 //!    pool, exactly.
 //! 2. A root changes by a commit to the other slot. It names only live extents and, on the `file`
 //!    backend, only persisted extents. An extent that the durable root names cannot be freed.
-//! 3. No verb stores to free space, to a frozen extent or to the pool's own pages.
+//! 3. No verb stores to free space, to a frozen extent or to the pool's own pages; to a growing
+//!    extent only an append does, at its end.
 //! 4. A request that a backend cannot meet is refused; a weaker backend is never chosen silently.
 //!
 //! Thread safety: `Send + Sync`, all by `&self`. A thread that writes owns the range it writes: the
@@ -22,6 +23,7 @@
 //! harmless.
 
 mod commit;
+mod grow_extent;
 mod open;
 mod space;
 mod verbs;

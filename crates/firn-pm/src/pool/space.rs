@@ -174,11 +174,15 @@ impl Pool {
     /// The errors of [`Pool::free`]; the handle is returned with the error.
     pub fn free_frozen(&self, frozen: Frozen) -> Result<(), (Frozen, Error)> {
         assert_eq!(frozen.pool, self.id, "a Frozen of another pool");
+        self.free_unborrowed(frozen.extent)
+            .map_err(|error| (frozen, error))
+    }
+
+    /// Frees an extent whose handles the caller gave up.
+    pub(super) fn free_unborrowed(&self, extent: Extent) -> Result<()> {
         let root = self.root.read();
-        let freed = self
-            .refuse_rooted(&root, frozen.extent)
-            .and_then(|()| self.map.free(frozen.extent, true));
-        freed.map_err(|error| (frozen, error))
+        self.refuse_rooted(&root, extent)?;
+        self.map.free(extent, true)
     }
 
     fn refuse_rooted(&self, root: &Root, extent: Extent) -> Result<()> {

@@ -3,6 +3,7 @@
 mod backends;
 mod crash;
 mod dax;
+mod growing;
 mod hostile;
 
 use super::*;

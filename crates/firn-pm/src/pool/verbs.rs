@@ -40,7 +40,7 @@ impl Pool {
     /// # Errors
     /// The errors of [`Pool::store`].
     pub fn copy_all_nt(&self, offset: PmOffset, slices: &[&[u8]]) -> Result<Flushed> {
-        self.stream(offset.get(), slices)
+        self.stream_to(offset.get(), slices)
     }
 
     /// Starts writing stored bytes back to the medium.
@@ -91,7 +91,7 @@ impl Pool {
         offset: PmOffset,
         slices: &[&[u8]],
     ) -> Result<Fenced> {
-        Ok(self.fence(site, self.stream(offset.get(), slices)?))
+        Ok(self.fence(site, self.stream_to(offset.get(), slices)?))
     }
 
     /// Stores the aligned word at `offset` with one atomic store, which makes the `fenced` bytes
@@ -159,9 +159,14 @@ impl Pool {
         Ok(bytes)
     }
 
-    fn stream(&self, at: u64, slices: &[&[u8]]) -> Result<Flushed> {
+    fn stream_to(&self, at: u64, slices: &[&[u8]]) -> Result<Flushed> {
         let len = slices.iter().map(|slice| slice.len() as u64).sum();
-        let span = self.writable_span(at, len)?;
+        self.stream(self.writable_span(at, len)?, slices)
+    }
+
+    /// Copies `slices` to `span`, which has their length and may be written.
+    pub(super) fn stream(&self, span: Span, slices: &[&[u8]]) -> Result<Flushed> {
+        let (at, len) = (span.start, span.end - span.start);
         self.region.stream(at, slices)?;
         self.count_stored(span);
         let ragged = [span.start, span.end]
@@ -202,7 +207,7 @@ impl Pool {
     fn refused_write(&self, at: u64, len: u64, has_free: bool, has_frozen: bool) -> Error {
         let why = match (has_free, has_frozen) {
             (true, _) => "in free space: allocate or claim it first",
-            (_, true) => "in a frozen extent: it never changes again",
+            (_, true) => "in an extent that is frozen, or that only its Appender writes to",
             _ => "in the pool's own pages",
         };
         Error::invalid(format!(
@@ -221,7 +226,7 @@ impl Pool {
     }
 
     #[inline]
-    fn count_read(&self, at: u64, len: u64) {
+    pub(super) fn count_read(&self, at: u64, len: u64) {
         self.counters
             .row(self.map.tags.owner_at(at))
             .bytes_read

@@ -2,7 +2,7 @@
 //!
 //! 1. Bytes that another thread may be writing are loaded and stored as atomic words (relaxed;
 //!    single bytes at unaligned ends). A `&[u8]` is made only for bytes that no thread stores to,
-//!    which the pool's frozen extents guarantee.
+//!    which the pool's frozen extents and the revealed parts of its growing ones guarantee.
 //! 2. Mappings are only added, and are dropped with the view or under exclusive access to it. All
 //!    show the same memory. `len` is raised after `base` is replaced, so a thread that sees the new
 //!    length sees a base that is valid for it.
@@ -171,8 +171,10 @@ impl View {
     pub(crate) fn borrow(&self, at: u64, len: u64) -> Option<&[u8]> {
         let source = self.address(at, len)?;
         // SAFETY: mapped for as long as `self` lives (invariant 2), and not stored to (invariant 1:
-        // callers borrow frozen extents, to which every verb refuses to store). Test:
-        // pool::tests::frozen_bytes_cannot_change.
+        // callers borrow frozen extents, to which every verb refuses to store, and revealed bytes
+        // of growing ones, behind which the only appender stores). Tests:
+        // pool::tests::frozen_bytes_cannot_change,
+        // pool::tests::growing::readers_borrow_while_one_appends.
         Some(unsafe { std::slice::from_raw_parts(source, len as usize) })
     }
 }
