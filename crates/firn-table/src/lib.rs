@@ -3,8 +3,9 @@
 //!
 //! [`sst`] is the sorted string table on the SSD; [`pm_btree`] is a pair of B+ trees,
 //! [`pm_skiplist`] skiplists and [`pm_table`] sorted tables in persistent memory; [`if_tree`] is
-//! an index in persistent memory over the blocks of several sorted string tables. [`Value`] is the
-//! type that every read returns: bytes pinned in place, or a copy of them.
+//! an index in persistent memory over the blocks of several sorted string tables; [`pm_buffer`] is
+//! the write buffers in persistent memory. [`Value`] is the type that every read returns: bytes
+//! pinned in place, or a copy of them.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -14,6 +15,7 @@ mod frozen_space;
 pub mod if_tree;
 pub mod mechanisms;
 pub mod pm_btree;
+pub mod pm_buffer;
 pub mod pm_skiplist;
 pub mod pm_table;
 pub mod sites;

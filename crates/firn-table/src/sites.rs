@@ -58,4 +58,40 @@ firn_base::sites! {
     IF_TREE_FILES_CHECK = "if_tree.files.check";
     /// Check of a group of nodes or entries, or of a filter. Without it keys are silently missed.
     IF_TREE_GROUP_CHECK = "if_tree.group.check";
+    /// Fence after a new write buffer directory. Without it the root may name stale lines.
+    PM_BUFFER_CREATE_FENCE = "pm_buffer.create.fence";
+    /// Flush of the two committed words. Without it an acknowledged write may be lost.
+    PM_BUFFER_COMMIT_FLUSH = "pm_buffer.commit.flush";
+    /// Fence after them, for the same reason.
+    PM_BUFFER_COMMIT_FENCE = "pm_buffer.commit.fence";
+    /// Flush of a line of the directory before its id. Without it an id may stand in a line that
+    /// names no buffer.
+    PM_BUFFER_LINE_FLUSH = "pm_buffer.line.flush";
+    /// Fence between the two, for the same reason.
+    PM_BUFFER_LINE_FENCE = "pm_buffer.line.fence";
+    /// Flush of a line's id. Without it a buffer with committed entries may be lost.
+    PM_BUFFER_NAME_FLUSH = "pm_buffer.name.flush";
+    /// Fence after it, for the same reason.
+    PM_BUFFER_NAME_FENCE = "pm_buffer.name.fence";
+    /// Flush of the noted numbers of buffers. Without it a greater number may lie below a noted
+    /// end, where it is not looked for.
+    PM_BUFFER_THROUGH_FLUSH = "pm_buffer.through.flush";
+    /// Fence between them and the noted ends, for the same reason.
+    PM_BUFFER_THROUGH_FENCE = "pm_buffer.through.fence";
+    /// Flush of the noted ends. Without it entries behind a final end may come alive.
+    PM_BUFFER_END_FLUSH = "pm_buffer.end.flush";
+    /// Fence after them, for the same reason.
+    PM_BUFFER_END_FENCE = "pm_buffer.end.fence";
+    /// Flush of the ids of removed lines. Without it a line may name space that was reused.
+    PM_BUFFER_REMOVE_FLUSH = "pm_buffer.remove.flush";
+    /// Fence after them, for the same reason.
+    PM_BUFFER_REMOVE_FENCE = "pm_buffer.remove.fence";
+    /// Check of a word of the directory. Without it a rotten committed number is believed.
+    PM_BUFFER_WORD_CHECK = "pm_buffer.word.check";
+    /// Check of a line of the directory. Without it a buffer is looked for in a wrong place.
+    PM_BUFFER_LINE_CHECK = "pm_buffer.line.check";
+    /// Check of an entry's header and key. Without it the bytes of a former buffer come alive.
+    PM_BUFFER_ENTRY_CHECK = "pm_buffer.entry.check";
+    /// Check of a value. Without it damaged values are returned.
+    PM_BUFFER_VALUE_CHECK = "pm_buffer.value.check";
 }
