@@ -73,6 +73,8 @@ firn_base::sites! {
     PMDB_STACKS = "pmdb.stacks";
     /// A range that is too large is divided (pmdb_05).
     PMDB_DIVIDE = "pmdb.divide";
+    /// Each partition has a write buffer in persistent memory, and there is no log (pmdb_01).
+    PMDB_BUFFERS = "pmdb.buffers";
     /// A tree has the blocks of the tables of a range (pmdb_07).
     PMDB_TREES = "pmdb.trees";
 }

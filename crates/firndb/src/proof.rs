@@ -58,7 +58,7 @@ pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Resul
 pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     // The height of an entry is random; this is for the highest.
     const LINKS_BYTES_MAX: usize = 256;
-    let active = db.engine.commit.active();
+    let active = db.engine.active();
     let bytes = Footprint::of(batch.entries(), 0).bytes + LINKS_BYTES_MAX * batch.len();
     active.used_bytes() + bytes > active.capacity_bytes() && !db.engine.may_add_buffer(bytes)
 }

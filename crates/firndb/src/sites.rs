@@ -32,6 +32,9 @@ firn_base::sites! {
     LOG_FRAME_PART_FENCE = "log.frame_part.fence";
     /// Fences a frame in an extent of its log. Otherwise an acknowledged write may be lost.
     LOG_PLACED_FENCE = "log.placed.fence";
+    /// Fences the entries of a group in the write buffers of partitions before their numbers are
+    /// committed. Otherwise an acknowledged write may be lost, or be there in part.
+    BUFFER_ENTRIES_FENCE = "buffer.entries.fence";
     /// Fences values in the hot buffer before a frame names them. Otherwise the frame may outlive
     /// them.
     HOT_VALUE_FENCE = "hot.value.fence";

@@ -73,18 +73,15 @@ impl<T> ArcSwap<T> {
     }
 
     /// Replaces the value with `change` of it, and tries again if another thread replaced it
-    /// meanwhile.
-    pub fn rcu(&self, mut change: impl FnMut(&Arc<T>) -> T) {
+    /// meanwhile. Returns the one that was replaced.
+    pub fn rcu(&self, mut change: impl FnMut(&Arc<T>) -> T) -> Arc<T> {
         loop {
             let old = self.0.load();
             let new = Arc::new(change(&old));
             point();
             let mut slot = self.0.held();
             if Arc::ptr_eq(&slot, &old) {
-                let replaced = std::mem::replace(&mut *slot, new);
-                drop(slot);
-                drop(replaced);
-                return;
+                return std::mem::replace(&mut *slot, new);
             }
         }
     }

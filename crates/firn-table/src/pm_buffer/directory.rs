@@ -176,6 +176,11 @@ impl BufferDirectory {
         &self.pool
     }
 
+    /// Bytes of its extent.
+    pub fn bytes(&self) -> u64 {
+        self.extent.len
+    }
+
     /// The number of buffers that it can name.
     pub fn lines(&self) -> u32 {
         let lines = self.extent.len / LINE_BYTES - u64::from(COMMITTED_LINES);

@@ -393,7 +393,7 @@ impl Engine {
                 rate: self.write_stall.rate(),
             },
             memory: MemoryStats {
-                buffers: state.memtables.len(),
+                buffers: state.memtables.iter().count(),
                 buffer_bytes: state
                     .memtables
                     .iter()

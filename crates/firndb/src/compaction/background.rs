@@ -27,7 +27,7 @@ use self::loans::Loans;
 pub(crate) use self::obsolete::Obsolete;
 use self::obsolete::ObsoleteFiles;
 use self::sub_tasks::SubTasks;
-use crate::compaction::picker::{self, Facts, Sizes, WantedCuts};
+use crate::compaction::picker::{self, FLUSH_BELOW, Facts, Sizes, WantedCuts};
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::{Debt, RateLimiter};
@@ -42,7 +42,7 @@ use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
 use crate::tlsm::CutJob;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
-use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
+use firn_base::sync::{ArcSwapOption, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,9 @@ pub(crate) struct Jobs {
     /// Compactions whose sub-tasks any worker may run.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) rate_limiter: RateLimiter,
+    /// Calls that wait until all frozen memtables are flushed, also those that could stay where
+    /// they are.
+    flush_all: AtomicU64,
     /// The number of finished jobs, and a condition that wakes the threads waiting for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -109,8 +112,28 @@ impl Jobs {
             cut: Mutex::default(),
             shared: Mutex::default(),
             rate_limiter,
+            flush_all: AtomicU64::new(0),
             progress: Default::default(),
         }
+    }
+
+    /// Has all frozen memtables flushed until the result is dropped.
+    fn flush_all(&self) -> FlushAll<'_> {
+        self.flush_all.fetch_add(1, Ordering::AcqRel);
+        FlushAll(self)
+    }
+
+    fn is_flushing_all(&self) -> bool {
+        self.flush_all.load(Ordering::Acquire) > 0
+    }
+}
+
+/// A call that waits until all frozen memtables are flushed.
+struct FlushAll<'a>(&'a Jobs);
+
+impl Drop for FlushAll<'_> {
+    fn drop(&mut self) {
+        self.0.flush_all.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -143,6 +166,7 @@ fn union(cuts: &[Box<[u8]>], others: &[Box<[u8]>]) -> Arc<[Box<[u8]>]> {
 impl Work for Engine {
     fn step(&self) -> bool {
         self.tick();
+        self.freeze_if_short();
         let cleaned = self.drain_log() | self.remove_obsolete(false);
         if self.help_compaction() {
             return true;
@@ -255,6 +279,7 @@ impl Engine {
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,
+            flush_all: self.jobs.is_flushing_all(),
             flush_begun: self.is_flush_begun(state),
             visible: self.commit.visible(),
             oldest: self.oldest_read_point(),
@@ -285,7 +310,7 @@ impl Engine {
 
     /// True if the flush of the oldest memtable was interrupted.
     pub(super) fn is_flush_begun(&self, state: &ReadState) -> bool {
-        let oldest = state.memtables.last();
+        let oldest = state.memtables.of_part(0).memtables.last();
         oldest.is_some_and(|buffer| self.jobs.releases.is_begun(buffer))
     }
 
@@ -388,7 +413,7 @@ impl Engine {
             self.open_ahead(below.tables());
         }
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let output = match (plan.how, &plan.buffer) {
+        let output = match (plan.how, plan.buffers.first()) {
             (How::Insert, Some(buffer)) => match self.flush_to_trees(buffer)? {
                 true => CompactionOutput::default(),
                 false => return Ok(None),
@@ -441,7 +466,10 @@ impl Engine {
 
     fn flush_if_due(&self) {
         self.drain_log();
-        let due = self.state.load().flushable(self.commit.visible()).is_some();
+        let due = match self.buffers() {
+            None => self.state.load().flushable(self.commit.visible()).is_some(),
+            Some(store) => self.jobs.is_flushing_all() || store.facts().has_less_than(FLUSH_BELOW),
+        };
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
             // The surrounding compaction may go on for long.
@@ -564,7 +592,7 @@ impl Engine {
         let may_flush = self.write_stall.is_full() && self.next_log_may_begin();
         if may_flush && self.may_add_buffer(0) && self.write_stall.has_deletes() {
             let mut queue = self.commit.lock();
-            if queue.active.used_bytes() > Memtable::EMPTY_BYTES {
+            if self.active().used_bytes() > Memtable::EMPTY_BYTES {
                 self.switch_buffer(&mut queue, 0);
             }
         }
@@ -575,17 +603,20 @@ impl Engine {
     pub(crate) fn flush(&self) -> Result<()> {
         let _entered = self.calls.enter()?;
         self.check_writable()?;
+        if self.has_part_buffers() {
+            return self.flush_parts();
+        }
         self.wait_for(|| {
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
-            let is_empty = queue.active.used_bytes() <= Memtable::EMPTY_BYTES;
+            let is_empty = self.active().used_bytes() <= Memtable::EMPTY_BYTES;
             let may_switch = may_begin && self.may_add_buffer(0);
             if !is_empty && may_switch {
                 self.switch_buffer(&mut queue, 0);
             }
             (is_empty || may_switch).then_some(())
         })?;
-        let newest = self.commit.active().log_id;
+        let newest = self.active().log_id;
         let waits = |state: &ReadState| {
             state
                 .memtables
@@ -593,6 +624,21 @@ impl Engine {
                 .any(|memtable| memtable.log_id < newest)
         };
         self.wait_for(|| (!waits(&self.state.load())).then_some(()))
+    }
+
+    /// As [`Engine::flush`], where each partition has its own memtables.
+    fn flush_parts(&self) -> Result<()> {
+        let last = self.freeze_all_parts();
+        let _all = self.jobs.flush_all();
+        self.executor.wake();
+        let waits = |memtable: &Arc<Memtable>| {
+            let frozen = memtable.frozen_at();
+            !memtable.is_placeholder() && frozen.is_some_and(|frozen| frozen <= last)
+        };
+        self.wait_for(|| {
+            let state = self.state.load();
+            (!state.memtables.iter().any(waits)).then_some(())
+        })
     }
 
     /// Waits until `look` returns a value, while background work goes on.

@@ -244,7 +244,7 @@ impl Engine {
             return Ok(());
         }
         // Some entries of a memtable that is being flushed go into the new tree.
-        let flushed_through = self.state.load().flushed_through;
+        let flushed_through = self.state.load().unflushed(&[]).flushed_through;
         let complete_through = if trees.store.is_durable() {
             SeqNo(0)
         } else {

@@ -11,7 +11,7 @@ use crate::compaction::background::Obsolete;
 use crate::compaction::plan::Plan;
 use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
-use crate::manifest::{BlockTreeMeta, Edit, Level, Version, ranks};
+use crate::manifest::{BlockTreeMeta, Edit, Level, PoolEdit, Version, ranks};
 use crate::read::state::ReadState;
 use firn_base::{ErrorKind, FileId, Result};
 use firn_table::if_tree::IfTree;
@@ -78,12 +78,12 @@ impl Engine {
             return Ok(());
         }
         let edit = Edit {
-            trees_added: vec![BlockTreeMeta {
+            pool: PoolEdit::with_tree(BlockTreeMeta {
                 id,
                 levels: indexed.levels,
                 from: indexed.from.clone(),
                 extent,
-            }],
+            }),
             next_file_id: Some(self.compaction.file_ids.next()),
             ..Edit::default()
         };

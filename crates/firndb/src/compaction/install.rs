@@ -18,13 +18,14 @@ use crate::compaction::{CompactionOutput, Grain};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::files::FileName;
-use crate::manifest::{Edit, Level, TableMeta, Version};
+use crate::manifest::{Edit, Level, PartId, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::read::pm_space::NewTable;
 use crate::read::state::Touched;
 use crate::read::table_run::TableRun;
+use crate::write::journal::Journal;
 use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, FileId, Result};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,13 +53,13 @@ impl Engine {
         let start_ns = start_ns + slept_ns;
         let added = edit.add.clone();
         let is_added = |run: &TableRun| added.iter().any(|(_, table)| table.id == run.meta.id);
-        if let Some(flushed) = &plan.buffer {
-            self.follow(flushed);
-        }
+        plan.buffers.iter().rev().for_each(|buffer| self.follow(buffer));
         let mut manifest = self.manifest.lock();
-        if let Some(buffer) = &plan.buffer {
+        if let Some(buffer) = plan.buffers.first() {
             edit.log_floor = self.log_after(buffer);
-            edit.last_seqno = buffer.frozen_at();
+            edit.last_seqno = plan.flushes_through();
+            edit.pool.flushed = self.flushed_by(plan);
+            self.note_buffers()?;
         }
         let floor = edit.log_floor;
         self.complete_flush(plan, manifest.version(), &mut edit);
@@ -83,7 +84,7 @@ impl Engine {
         drop(anchor);
         let trees = self.swap_tables(manifest.version(), plan, &added);
         drop(manifest);
-        let logs = match floor.filter(|_| plan.buffer.is_some()) {
+        let logs = match floor {
             Some(floor) => {
                 self.logs.sealed.raise_floor(floor);
                 self.obsolete_logs(plan, logs_before, floor)
@@ -101,7 +102,7 @@ impl Engine {
             logs.chain(tables)
                 .chain(blocks)
                 .chain(trees)
-                .chain(plan.buffer.clone().map(Obsolete::Memtable)),
+                .chain(plan.buffers.iter().cloned().map(Obsolete::Memtable)),
         );
         if let Some(evicted) = evicted {
             let elapsed_ns = self.clock.now_ns() - start_ns;
@@ -131,9 +132,9 @@ impl Engine {
             let touched = Touched::Keys(&mut inputs.chain(outputs));
             let levels = self.options.levels();
             let next = state.with_tables(version, touched, &self.tables, levels);
-            match &plan.buffer {
-                Some(flushed) => next.without_memtable(flushed),
-                None => next,
+            match plan.buffers.is_empty() {
+                false => next.without_memtables(&plan.buffers),
+                true => next,
             }
         });
         self.tables.placed_are_swapped_in();
@@ -154,6 +155,11 @@ impl Engine {
     /// no compaction of the partitions of `plan` is running, and no table crosses a new border.
     pub(crate) fn install_border(&self, plan: &Plan, border: &Border) -> Result<()> {
         let mut manifest = self.manifest.lock();
+        if let Border::Drop(cut) = border
+            && !self.may_join_memtables(cut)
+        {
+            return Ok(());
+        }
         let mut edit = Edit::default();
         match border {
             Border::Add(cut) => {
@@ -231,11 +237,42 @@ impl Engine {
         }
     }
 
+    /// The partitions whose memtables `plan` flushes, where each has its own, and how far.
+    fn flushed_by(&self, plan: &Plan) -> Vec<(PartId, SeqNo)> {
+        let state = self.state.load();
+        if !state.memtables.are_by_part() {
+            return Vec::new();
+        }
+        let after = state.memtables.without(&plan.buffers);
+        let before = state.memtables.lists().map(|list| list.flushed_through);
+        let after = after.lists().map(|list| list.flushed_through);
+        let parts = state.layout.ids().iter().zip(before.zip(after));
+        let raised = parts.filter(|(_, (before, after))| before < after);
+        raised.map(|(&id, (_, after))| (id, after)).collect()
+    }
+
+    /// Notes in persistent memory how far the write buffers of partitions are filled, so that an
+    /// open notices if an entry of one is damaged.
+    fn note_buffers(&self) -> Result<()> {
+        let Some(store) = self.buffers() else {
+            return Ok(());
+        };
+        self.commit.with_journal(|journal| match journal {
+            Journal::Log(_) => Ok(()),
+            Journal::Buffers(buffers) => {
+                store.note(&self.state.load().memtables, buffers.committed())
+            }
+        })
+    }
+
     /// The first log of the next newer memtable after `flushed`. Logs below it are not needed once
     /// `flushed` is a table.
     pub(crate) fn log_after(&self, flushed: &Arc<Memtable>) -> Option<FileId> {
         let state = self.state.load();
-        let buffers = &state.memtables;
+        if state.memtables.are_by_part() {
+            return None;
+        }
+        let buffers = &state.memtables.of_part(0).memtables;
         let at = buffers
             .iter()
             .position(|buffer| Arc::ptr_eq(buffer, flushed))?;
@@ -284,10 +321,7 @@ impl Engine {
             store.installed(plan, part.map(|part| &**part), &output);
         }
         if plan.reason == Reason::Flush {
-            let bytes = plan
-                .buffer
-                .as_ref()
-                .map_or(0, |buffer| buffer.used_bytes() as u64);
+            let bytes = plan.buffer_bytes();
             self.write_stall.flushed(bytes, elapsed_ns);
             self.jobs.rate_limiter.flushed(bytes);
             self.counts.jobs.flushes.add(1);

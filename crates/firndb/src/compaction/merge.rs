@@ -320,11 +320,9 @@ async fn write(
         merge.seek(key, Tag::seek(SeqNo::MAX))?;
     }
     let reserve_percent = context.reserve_percent(around, plan.level);
-    let log_id = plan.buffer.as_ref().map(|buffer| buffer.log_id);
-    let log_id = log_id.unwrap_or_default();
     let output = Output {
         reserve_percent,
-        log_id,
+        log_id: plan.log_id(),
         cuts: around.cuts.clone(),
         ..Output::new(cause, plan.reason != Reason::Flush)
     };
@@ -446,7 +444,7 @@ pub(crate) async fn run_above(
 fn inputs(plan: &Plan, keys: &KeyBounds, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
     let access = Access::Streaming { bytes, cause };
     let mut children: Vec<RunIter> = plan
-        .buffer
+        .buffers
         .iter()
         .map(|buffer| RunIter::Memtable(buffer.iter()))
         .collect();

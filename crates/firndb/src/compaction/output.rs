@@ -95,8 +95,10 @@ impl PmTarget {
                 let tables = plan.tables.iter().map(|(_, run)| &run.meta);
                 let entries = tables.clone().map(|meta| meta.entries).sum();
                 let bytes: u64 = tables.map(|meta| meta.data_bytes).sum();
-                let of_buffer = plan.buffer.as_ref().map(|buffer| buffer.used_bytes());
-                let of_buffer = of_buffer.map_or(0, |bytes| SortedStore::of_memtable(bytes as u64));
+                let of_buffer = match plan.buffer_bytes() {
+                    0 => 0,
+                    bytes => SortedStore::of_memtable(bytes),
+                };
                 SortedTarget::of(store, entries, bytes + of_buffer, around.cuts.len() as u64)?
             }
         })
@@ -224,11 +226,7 @@ impl ListTarget {
             return Ok(None);
         }
         // A memtable takes about as much for each entry as a list.
-        let of_buffer = plan
-            .buffer
-            .as_ref()
-            .map(|buffer| buffer.used_bytes() as u64);
-        let mut bytes = of_buffer.map_or(0, |bytes| bytes + bytes / 8);
+        let mut bytes = plan.buffer_bytes() + plan.buffer_bytes() / 8;
         for (_, run) in &plan.tables {
             bytes += run.meta.entries * LINK_BYTES;
             let space = run.space().and_then(PmSpace::list);
@@ -255,18 +253,15 @@ impl ListTarget {
                 return other.map(|_| None);
             }
         };
-        let cause = match (&plan.buffer, &plan.relocate) {
-            (Some(_), _) => ListCause::Flush,
-            (None, Some(_)) => ListCause::Relocation,
-            (None, None) => ListCause::Compaction,
+        let cause = match (plan.buffers.is_empty(), &plan.relocate) {
+            (false, _) => ListCause::Flush,
+            (true, Some(_)) => ListCause::Relocation,
+            (true, None) => ListCause::Compaction,
         };
         let job = ListJob {
             cause,
             level: plan.level.0 as u8,
-            log_id: plan
-                .buffer
-                .as_ref()
-                .map_or(FileId(0), |buffer| buffer.log_id),
+            log_id: plan.log_id(),
             previous: 0,
             inputs: match mechanisms::TLSM_INPUTS.is_on() {
                 true => plan.tables.iter().map(|(_, run)| run.meta.id).collect(),

@@ -7,7 +7,7 @@ use crate::manifest::{Level, PartId, TableMeta, evenly};
 use crate::memtable::Memtable;
 use crate::read::table_run::TableRun;
 use crate::tlsm::CutJob;
-use firn_base::FileId;
+use firn_base::{FileId, SeqNo};
 use firn_base::sync::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -107,9 +107,10 @@ pub(crate) struct RangeLevels {
 /// One job: its inputs, the level of its output, and how it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// The partition; `None` for a flush, whose memtable has keys of all.
+    /// The partition; `None` for a flush, whose memtables may have keys of several.
     pub(crate) part: Option<PartId>,
-    pub(crate) buffer: Option<Arc<Memtable>>,
+    /// The memtables that are flushed, the newest first.
+    pub(crate) buffers: Vec<Arc<Memtable>>,
     pub(crate) border: Option<Border>,
     /// The place of the tree that is made.
     pub(crate) indexed: Option<Arc<Indexed>>,
@@ -175,7 +176,7 @@ impl Plan {
     ) -> Plan {
         Plan {
             part: Some(part),
-            buffer: None,
+            buffers: Vec::new(),
             border: None,
             indexed: None,
             chunk: None,
@@ -192,11 +193,11 @@ impl Plan {
         }
     }
 
-    /// The flush of `buffer`.
-    pub(crate) fn flush(buffer: Arc<Memtable>, how: How) -> Plan {
+    /// The flush of `buffers`, the newest first.
+    pub(crate) fn flush(buffers: Vec<Arc<Memtable>>, how: How) -> Plan {
         Plan {
             part: None,
-            buffer: Some(buffer),
+            buffers,
             border: None,
             indexed: None,
             chunk: None,
@@ -211,6 +212,25 @@ impl Plan {
             relocate: None,
             resume: None,
         }
+    }
+
+    /// The number through which everything in its memtables' key ranges is flushed by it, if it is
+    /// a flush.
+    pub(crate) fn flushes_through(&self) -> Option<SeqNo> {
+        self.buffers.first().and_then(|newest| newest.frozen_at())
+    }
+
+    /// The log that has the newest entries of its memtables.
+    pub(crate) fn log_id(&self) -> FileId {
+        // What is in persistent memory has no log.
+        let newest = self.buffers.first().filter(|newest| newest.pm_buffer().is_none());
+        newest.map_or(FileId(0), |newest| newest.log_id)
+    }
+
+    /// Bytes used in its memtables.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        let buffers = self.buffers.iter();
+        buffers.map(|buffer| buffer.used_bytes() as u64).sum()
     }
 
     /// True if borders of partitions change.

@@ -3,8 +3,9 @@
 
 use crate::blade::{Merge, SortedFacts, SortedStore};
 use crate::compaction::plan::{How, Medium, Plan, Reason};
+use crate::engine::Engine;
 use crate::manifest::Level;
-use crate::pmdb::{TreeFacts, TreeStore};
+use crate::pmdb::{BufferStore, TreeFacts, TreeStore};
 use crate::read::heat::Merged;
 use crate::read::state::Part;
 use crate::read::table_run::TableRun;
@@ -66,6 +67,11 @@ impl PmStore {
         }
     }
 
+    /// The write buffers' part, if partitions have write buffers there.
+    pub(crate) fn buffers(&self) -> Option<&BufferStore> {
+        self.trees().and_then(|store| store.buffers.as_ref())
+    }
+
     /// True if the policy weighs the reads of partitions.
     pub(crate) fn weighs_reads(&self) -> bool {
         self.sorted().is_some()
@@ -108,7 +114,10 @@ impl PmStore {
                 facts.used_share() >= facts.tuning.evict_share
             }
             PmStore::Sorted(store) => store.facts(0).is_evicting,
-            PmStore::Trees(_) => false,
+            PmStore::Trees(store) => {
+                let buffers = store.buffers.as_ref().map(BufferStore::facts);
+                buffers.is_some_and(|buffers| buffers.has_less_than(1))
+            }
         }
     }
 
@@ -151,6 +160,14 @@ impl PmStore {
                 }
             }
         }
+    }
+}
+
+impl Engine {
+    /// The write buffers' part of the pool, if partitions have write buffers there.
+    #[inline]
+    pub(crate) fn buffers(&self) -> Option<&BufferStore> {
+        self.compaction.pm.as_ref().and_then(PmStore::buffers)
     }
 }
 

@@ -51,14 +51,14 @@ impl Engine {
 
     /// Completes the edit of a flush before it is recorded. `version` is the one before it.
     pub(super) fn complete_flush(&self, plan: &Plan, version: &manifest::Version, edit: &mut Edit) {
-        let (Some(buffer), Some(floor), Ok(trees)) = (&plan.buffer, edit.log_floor, self.trees())
+        let (Some(last), Some(floor), Ok(trees)) =
+            (plan.flushes_through(), edit.log_floor, self.trees())
         else {
             return;
         };
         if plan.how != How::Insert {
             return;
         }
-        let last = buffer.frozen_at().unwrap_or_default();
         for (&id, log) in version.logs.range(..floor) {
             trees.values.end(id, log.end.map_or(0, |end| end.end), last);
         }

@@ -6,6 +6,7 @@
 
 use crate::engine::Engine;
 use crate::manifest::Edit;
+use crate::write::journal::Journal;
 use firn_base::Result;
 use firn_base::exec::relax;
 use firn_base::sync::Ordering;
@@ -34,9 +35,10 @@ impl Engine {
         let result = if self.read_only {
             Ok(())
         } else {
-            self.close_log()
+            self.close_log().and(self.close_buffers())
         };
         self.remove_obsolete(true);
+        // A pool that was not closed is one whose writer was killed.
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
         // 6. The directory and the pool are free for the next open.
         self.pm.iter().for_each(|pool| pool.release());
@@ -64,6 +66,33 @@ impl Engine {
             relax(round);
             round = round.saturating_add(1);
         }
+    }
+
+    /// Records whether write buffers in persistent memory have entries. Without any, the next open
+    /// needs no pool.
+    ///
+    /// # Errors
+    /// The error of a write to them that failed, because what it left must not look like the
+    /// remains of a clean end.
+    fn close_buffers(&self) -> Result<()> {
+        self.commit.with_journal(|journal| {
+            let Journal::Buffers(buffers) = journal else {
+                return Ok(());
+            };
+            if let Some(poison) = buffers.poison() {
+                return Err(poison.clone());
+            }
+            let state = self.state.load();
+            let mut memtables = state.memtables.iter();
+            let mut edit = Edit {
+                last_seqno: Some(self.commit.visible()),
+                ..Edit::default()
+            };
+            let holds_entries = memtables.any(|memtable| memtable.entries() > 0);
+            edit.pool.holds_entries = Some(holds_entries);
+            let mut manifest = self.manifest.lock();
+            manifest.append(edit, true, || self.next_file_id())
+        })
     }
 
     /// Syncs the log and records its end, so that the next open can detect later damage.

@@ -15,6 +15,7 @@
 //! starts over. Its files are then named by nothing, and 7 removes them. Opening read-only does 2
 //! to 5 in memory and writes nothing.
 
+mod buffers;
 mod directory;
 mod finish;
 mod logs;
@@ -22,6 +23,7 @@ mod pm_tables;
 mod trees;
 mod unnamed;
 
+use self::buffers::RecoveredBuffer;
 use self::directory::{Creation, Directory};
 use crate::compaction::CompactionContext;
 use crate::engine::{Engine, OpenReport};
@@ -87,6 +89,8 @@ struct Recovered {
     placed: Vec<NewTable>,
     /// Compactions that a crash cut short.
     cut: CutJobs,
+    /// Write buffers in persistent memory, the newest first.
+    buffers: Vec<RecoveredBuffer>,
 }
 
 /// The logs to be replayed.
@@ -299,16 +303,21 @@ impl Recovery {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let has_trees = self.options.profile == Profile::Lab;
         let has_tables = self.version.tables().any(|table| !table.is_file());
-        let is_needed = paired > 0 && (has_trees || has_tables || self.version.log_ends_in_pool());
+        let has_buffers = self.version.holds_entries;
+        let is_needed = paired > 0
+            && (has_trees || has_tables || has_buffers || self.version.log_ends_in_pool());
         let part = match (has_trees, has_tables) {
             (true, _) => "level 0 of this database",
             (false, true) => "a part of this database's tables",
+            (false, false) if has_buffers => "the newest part of this database",
             (false, false) => "the end of this database's log",
         };
         let Some(config) = &self.options.pm else {
             if is_needed {
                 let otherwise = if has_trees || has_tables {
                     "if it is lost, run `firn repair`"
+                } else if has_buffers {
+                    "after a flush and a clean close it opens without; if it is lost, run `firn repair`"
                 } else {
                     "after a clean close it opens without"
                 };

@@ -36,7 +36,7 @@ use crate::files::{FileName, Files};
 use crate::lifecycle::lost;
 use crate::lifecycle::owner;
 use crate::log::{HotSlots, PmLogBuffer};
-use crate::manifest::{self, Edit, Level, TableMeta, Version};
+use crate::manifest::{self, Edit, Level, PoolEdit, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
@@ -549,7 +549,10 @@ impl Repair {
             // Logs that are obsolete or could not be read must not be replayed.
             log_floor: Some(self.compaction.file_ids.next()),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),
-            pm: pool::pairing(self.pool.as_deref()),
+            pool: PoolEdit {
+                pairing: pool::pairing(self.pool.as_deref()),
+                ..PoolEdit::default()
+            },
             ..Edit::default()
         };
         let mut version = Version::default();

@@ -224,6 +224,29 @@ pub(crate) struct PmPairing {
     pub(crate) generation: u64,
 }
 
+/// Changes of what a pool has beside tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PoolEdit {
+    pub(crate) pairing: Option<PmPairing>,
+    /// Trees over the blocks of tables. No record says that one is dropped.
+    pub(crate) trees_added: Vec<BlockTreeMeta>,
+    /// Partitions, and the sequence numbers up to which all their entries are in tables, whatever
+    /// the write buffers in the pool have.
+    pub(crate) flushed: Vec<(PartId, SeqNo)>,
+    /// True if write buffers in the pool may have entries that are in no table.
+    pub(crate) holds_entries: Option<bool>,
+}
+
+impl PoolEdit {
+    /// One more tree.
+    pub(crate) fn with_tree(tree: BlockTreeMeta) -> PoolEdit {
+        PoolEdit {
+            trees_added: vec![tree],
+            ..PoolEdit::default()
+        }
+    }
+}
+
 /// Changes of the borders of ranges inside partitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RangeBorders {
@@ -274,9 +297,7 @@ pub(crate) struct Edit {
     pub(crate) cuts_dropped: Vec<Vec<u8>>,
     /// Borders of ranges inside partitions.
     pub(crate) ranges: RangeBorders,
-    /// Trees over the blocks of tables. No record says that one is dropped.
-    pub(crate) trees_added: Vec<BlockTreeMeta>,
-    pub(crate) pm: Option<PmPairing>,
+    pub(crate) pool: PoolEdit,
     /// The evicted part of a tree of level 0.
     pub(crate) evicted: Option<Evicted>,
     /// Everything up to this sequence number is in tables. Set only by a snapshot record.
@@ -307,6 +328,8 @@ const SORTED_ADDED: u64 = 22;
 const RANGE_ADDED: u64 = 23;
 const RANGE_DROPPED: u64 = 24;
 const TREE_ADDED: u64 = 25;
+const FLUSHED: u64 = 26;
+const HOLDS_ENTRIES: u64 = 27;
 
 /// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 6;
@@ -350,7 +373,8 @@ impl Edit {
         for &log in &self.logs_named {
             number(LOG_NAMED, Some(log.0));
         }
-        number(PM, self.pm.map(|pm| pm.generation));
+        number(PM, self.pool.pairing.map(|pm| pm.generation));
+        number(HOLDS_ENTRIES, self.pool.holds_entries.map(u64::from));
         if let Some(uuid) = &self.uuid {
             put_varint(&mut out, UUID);
             out.extend_from_slice(uuid);
@@ -402,8 +426,13 @@ impl Edit {
         keys(CUT_DROPPED, &self.cuts_dropped);
         keys(RANGE_ADDED, &self.ranges.added);
         keys(RANGE_DROPPED, &self.ranges.dropped);
-        for tree in &self.trees_added {
+        for tree in &self.pool.trees_added {
             put_tree(&mut out, tree);
+        }
+        for (part, through) in &self.pool.flushed {
+            put_varint(&mut out, FLUSHED);
+            put_varint(&mut out, u64::from(part.0));
+            put_varint(&mut out, through.0);
         }
         out
     }
@@ -473,7 +502,7 @@ impl Edit {
                 FileId(number(reader)?),
             )),
             PM => {
-                self.pm = Some(PmPairing {
+                self.pool.pairing = Some(PmPairing {
                     generation: number(reader)?,
                 })
             }
@@ -485,7 +514,12 @@ impl Edit {
             CUT_DROPPED => self.cuts_dropped.push(key(reader)?),
             RANGE_ADDED => self.ranges.added.push(key(reader)?),
             RANGE_DROPPED => self.ranges.dropped.push(key(reader)?),
-            TREE_ADDED => self.trees_added.push(tree(reader)?),
+            TREE_ADDED => self.pool.trees_added.push(tree(reader)?),
+            FLUSHED => {
+                let part = PartId(u32::try_from(reader.varint()?).ok()?);
+                self.pool.flushed.push((part, seqno(reader)?));
+            }
+            HOLDS_ENTRIES => self.pool.holds_entries = Some(flag(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }
@@ -495,6 +529,14 @@ impl Edit {
 
 fn number(reader: &mut Reader<'_>) -> Option<u64> {
     reader.varint().filter(|&number| number <= NUMBER_MAX)
+}
+
+fn flag(reader: &mut Reader<'_>) -> Option<bool> {
+    match reader.varint()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 fn file_id(reader: &mut Reader<'_>) -> Option<FileId> {
@@ -585,11 +627,7 @@ fn table(reader: &mut Reader<'_>, version: u64) -> Option<TableMeta> {
         deletes: number(reader)?,
         seqno_min: seqno(reader)?,
         seqno_max: seqno(reader)?,
-        shared: match reader.varint()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        },
+        shared: flag(reader)?,
         dead_bytes: number(reader)?,
         small_blocks: number(reader)?,
         filter_left: number(reader)?,

@@ -17,7 +17,7 @@ mod write;
 
 pub(crate) use block_trees::{BlockTreeMeta, BlockTrees, ranks};
 pub(crate) use edit::{
-    Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, RangeBorders,
+    Edit, FORMAT_VERSION, KNOWS_LARGEST_BLOCKS, Place, PmPairing, PoolEdit, RangeBorders,
     TABLES_HAVE_HEADERS, TableMeta,
 };
 pub(crate) use evicted::{Evicted, KeyRange};

@@ -73,8 +73,12 @@ fn edit(id: u64) -> Edit {
         cuts_added: vec![],
         cuts_dropped: vec![],
         ranges: RangeBorders::default(),
-        trees_added: vec![tree(20, (1, 3), "")],
-        pm: Some(PmPairing { generation: 6 }),
+        pool: PoolEdit {
+            pairing: Some(PmPairing { generation: 6 }),
+            trees_added: vec![tree(20, (1, 3), "")],
+            flushed: vec![(PartId(0), SeqNo(4))],
+            holds_entries: Some(true),
+        },
         evicted: Some(Evicted {
             tree: 7,
             through: SeqNo(5),
@@ -437,9 +441,12 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
             ..Edit::default()
         },
         Edit {
-            pm: Some(PmPairing {
-                generation: u64::MAX,
-            }),
+            pool: PoolEdit {
+                pairing: Some(PmPairing {
+                    generation: u64::MAX,
+                }),
+                ..PoolEdit::default()
+            },
             ..Edit::default()
         },
     ];
@@ -629,7 +636,10 @@ fn drops(id: u64, level: usize) -> Edit {
 
 fn adds_trees(trees: &[BlockTreeMeta]) -> Edit {
     Edit {
-        trees_added: trees.to_vec(),
+        pool: PoolEdit {
+            trees_added: trees.to_vec(),
+            ..PoolEdit::default()
+        },
         ..Edit::default()
     }
 }

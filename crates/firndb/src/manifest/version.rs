@@ -10,7 +10,7 @@
 //! 7. `rising`: edit ids and sequence numbers do not fall.
 
 use super::block_trees::BlockTrees;
-use super::edit::{Edit, FORMAT_VERSION, PmPairing, RangeBorders, TableMeta};
+use super::edit::{Edit, FORMAT_VERSION, PmPairing, PoolEdit, RangeBorders, TableMeta};
 use super::evicted::Evicted;
 use super::parts::{Layout, PartId, PartRange};
 use super::{Level, Levels};
@@ -58,6 +58,11 @@ pub(crate) struct Version {
     /// Partitions so far, so that no number is used twice.
     pub(crate) parts_made: u32,
     pub(crate) pm: Option<PmPairing>,
+    /// The number up to which all entries of a partition are in tables, whatever the write buffers
+    /// in the pool have; 0 for one that is not named.
+    pub(crate) flushed: BTreeMap<PartId, SeqNo>,
+    /// True if write buffers in the pool may have entries that are in no table.
+    pub(crate) holds_entries: bool,
     /// The evicted part of a tree, as last recorded.
     pub(crate) evicted: Option<Evicted>,
     /// Everything up to this sequence number is in level 1 or below, or older than the entries
@@ -79,7 +84,8 @@ impl Version {
         self.profile = edit.profile.unwrap_or(self.profile);
         self.next_file_id = self.next_file_id.max(edit.next_file_id.unwrap_or_default());
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
-        self.pm = edit.pm.or(self.pm);
+        self.pm = edit.pool.pairing.or(self.pm);
+        self.holds_entries = edit.pool.holds_entries.unwrap_or(self.holds_entries);
         self.evicted = edit.evicted.clone().or(self.evicted.take());
         let whole = edit
             .evicted
@@ -99,9 +105,29 @@ impl Version {
                 self.trees.drop_of(&self.layout, *level, &table.smallest);
             }
         }
-        edit.trees_added
+        self.raise_flushed(edit)?;
+        edit.pool
+            .trees_added
             .iter()
             .try_for_each(|tree| self.trees.add(&self.layout, tree))
+    }
+
+    fn raise_flushed(&mut self, edit: &Edit) -> Result<(), &'static str> {
+        for &(part, through) in &edit.pool.flushed {
+            if self.layout.index_of(part).is_none() {
+                return Err("bordered: a partition that is not there");
+            }
+            let flushed = self.flushed.entry(part).or_default();
+            *flushed = through.max(*flushed);
+        }
+        Ok(())
+    }
+
+    /// The number up to which all entries of the partition of `key` are in tables, as far as the
+    /// write buffers in a pool are concerned.
+    pub(crate) fn flushed_of(&self, key: &[u8]) -> SeqNo {
+        let part = self.layout.ids()[self.layout.part_of(key)];
+        self.flushed.get(&part).copied().unwrap_or_default()
     }
 
     /// Drops tables, and the trees over them. Each level is scanned once, however many of its
@@ -153,7 +179,9 @@ impl Version {
             self.trees.drop_at(border, false);
         }
         if !edit.cuts_added.is_empty() || !edit.cuts_dropped.is_empty() {
-            self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
+            let before = self.layout.clone();
+            self.layout = before.changed(&edit.cuts_dropped, &edit.cuts_added)?;
+            self.flushed = self.flushed_as(&before);
             self.parts_made = self.parts_made.max(self.layout.next_id().0);
         }
         if !edit.ranges.added.is_empty() || !edit.ranges.dropped.is_empty() {
@@ -169,6 +197,19 @@ impl Version {
             true => Err("bordered: a table that crosses a border"),
             false => Ok(()),
         }
+    }
+
+    /// How far the partitions are flushed. Where several were joined, one of them had no entry
+    /// above the number of another that was not in tables.
+    fn flushed_as(&self, before: &Layout) -> BTreeMap<PartId, SeqNo> {
+        let of = |id: &PartId| self.flushed.get(id).copied();
+        let parts = self.layout.ids().iter().enumerate();
+        let flushed = parts.filter_map(|(i, &id)| {
+            let was = before.overlapping(self.layout.range(i));
+            let through = before.ids()[was].iter().filter_map(of).max();
+            through.map(|through| (id, through))
+        });
+        flushed.collect()
     }
 
     /// True if a table of level `from` or below crosses `cut`.
@@ -402,8 +443,12 @@ impl Version {
             cuts_added: self.layout.pairs().collect(),
             cuts_dropped: Vec::new(),
             ranges: RangeBorders::of(self.layout.ranges()),
-            trees_added: self.trees.iter().map(|tree| (**tree).clone()).collect(),
-            pm: self.pm,
+            pool: PoolEdit {
+                pairing: self.pm,
+                trees_added: self.trees.iter().map(|tree| (**tree).clone()).collect(),
+                flushed: self.flushed.iter().map(|(&id, &seqno)| (id, seqno)).collect(),
+                holds_entries: self.holds_entries.then_some(true),
+            },
             evicted: self.evicted.clone(),
             evicted_through: Some(self.evicted_through),
         }

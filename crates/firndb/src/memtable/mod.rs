@@ -1,9 +1,10 @@
-//! The memtable: a skiplist in an arena, in DRAM.
+//! The memtable: a skiplist in an arena, in DRAM. Its entries may be in persistent memory.
 
 mod arena;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+mod pm;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
 mod run;
@@ -11,4 +12,5 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use pm::Walked;
 pub(crate) use run::{Entry, Footprint, LogEntry, Memtable, MemtableIter, Reservation};

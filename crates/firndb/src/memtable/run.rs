@@ -3,16 +3,21 @@
 //! 1. A [`Reservation`] is a batch's place in one memtable. Its entries are stored there one after
 //!    the other, filled but not linked, and not visible. If it is dropped unlinked, only its space
 //!    is lost.
+//!    Where entries are in persistent memory, the arena has their keys, and the rest waits to be
+//!    appended there.
 //! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible
 //!    to readers whose read point has reached those; the commit queue raises it.
 
 use super::arena::Space;
+use super::pm::{PmPlace, Walked};
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
 use firn_base::checksum::{crc32c, of_entry};
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering};
-use firn_base::{FileId, SeqNo, Tag};
+use firn_base::{FileId, Result, SeqNo, Tag};
+use firn_pm::{Fenced, Flushed};
 use firn_table::pm_btree::{HOT_LOG, ValueAddress};
+use firn_table::pm_buffer::{PmBuffer, StagedEntries, entry_bytes};
 use firn_table::{Pin, Value};
 use std::sync::Arc;
 
@@ -31,7 +36,7 @@ pub(crate) struct Entry<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Footprint {
     pub(crate) bytes: usize,
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Footprint {
@@ -56,6 +61,17 @@ pub(crate) struct Memtable {
     pub(crate) first_log: FileId,
     /// The highest sequence number that belongs here, once frozen; `u64::MAX` before.
     last_seqno: AtomicU64,
+    home: Home,
+}
+
+/// Where a memtable has its entries.
+enum Home {
+    /// In its arena.
+    Arena,
+    /// In persistent memory. The arena has their keys.
+    Pm(PmPlace),
+    /// It has none, and no room for any.
+    Nowhere,
 }
 
 /// A batch's filled entries in a memtable.
@@ -64,6 +80,16 @@ pub(crate) struct Reservation {
     pub(crate) buffer: Arc<Memtable>,
     space: Space,
     pub(crate) count: u64,
+    /// The entries, until they are appended to persistent memory.
+    staged: Option<StagedEntries>,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let (Some(staged), Home::Pm(place)) = (&self.staged, &self.buffer.home) {
+            place.take_back(staged.bytes() as u64);
+        }
+    }
 }
 
 /// An entry as written to the log.
@@ -72,12 +98,6 @@ pub(crate) struct LogEntry<'a> {
     pub(crate) key: &'a [u8],
     /// Checksum and length, then the value.
     pub(crate) framed_value: &'a [u8],
-}
-
-impl LogEntry<'_> {
-    pub(crate) fn is_delete(&self) -> bool {
-        self.kind == Kind::Delete as u8
-    }
 }
 
 impl Memtable {
@@ -91,6 +111,54 @@ impl Memtable {
             log_id,
             first_log: log_id,
             last_seqno: AtomicU64::new(u64::MAX),
+            home: Home::Arena,
+        }
+    }
+
+    /// A memtable over `buffer` in persistent memory, with `list_bytes` for its list.
+    pub(crate) fn in_pm(buffer: PmBuffer, list_bytes: usize) -> Memtable {
+        let id = buffer.id();
+        Memtable {
+            list: Skiplist::without_values(list_bytes),
+            home: Home::Pm(PmPlace::new(buffer)),
+            ..Memtable::placeholder(id)
+        }
+    }
+
+    /// A memtable without room, where the first write is yet to get one.
+    pub(crate) fn placeholder(id: FileId) -> Memtable {
+        Memtable {
+            home: Home::Nowhere,
+            ..Memtable::new(0, id)
+        }
+    }
+
+    /// True for one without room.
+    pub(crate) fn is_placeholder(&self) -> bool {
+        matches!(self.home, Home::Nowhere)
+    }
+
+    /// The buffer in persistent memory, if it has its entries there.
+    pub(crate) fn pm_buffer(&self) -> Option<&PmBuffer> {
+        match &self.home {
+            Home::Pm(place) => Some(&place.buffer),
+            Home::Arena | Home::Nowhere => None,
+        }
+    }
+
+    /// The buffer in persistent memory, of a memtable that is not needed any more.
+    pub(crate) fn into_pm_buffer(self) -> Option<PmBuffer> {
+        match self.home {
+            Home::Pm(place) => Some(place.buffer),
+            Home::Arena | Home::Nowhere => None,
+        }
+    }
+
+    /// The number of entries, of a memtable with its entries in persistent memory.
+    pub(crate) fn entries(&self) -> u64 {
+        match &self.home {
+            Home::Pm(place) => place.entries(),
+            Home::Arena | Home::Nowhere => 0,
         }
     }
 
@@ -106,6 +174,7 @@ impl Memtable {
             log_id,
             first_log: log_id,
             last_seqno: AtomicU64::new(u64::MAX),
+            home: Home::Arena,
         }
     }
 
@@ -136,16 +205,109 @@ impl Memtable {
             buffer: self.clone(),
             space,
             count,
+            staged: None,
         })
     }
 
-    /// Bytes used.
+    /// As [`Memtable::reserve`], for entries that are appended to persistent memory by the leader
+    /// of their group. `None` if they do not fit, or it has its entries elsewhere.
+    pub(crate) fn stage<'a>(
+        self: &Arc<Self>,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        seed: u64,
+    ) -> Option<Reservation> {
+        let Home::Pm(place) = &self.home else {
+            return None;
+        };
+        let (bytes, list_bytes) = Self::staged_bytes(entries.clone(), seed);
+        if !place.promise(bytes) {
+            return None;
+        }
+        let Some(space) = self.list.arena.reserve(list_bytes as usize) else {
+            place.take_back(bytes);
+            return None;
+        };
+        let mut staged = StagedEntries::default();
+        let (mut at, mut count) = (space.start, 0);
+        for entry in entries {
+            let height = height(seed, count);
+            let node = (entry.kind as u8, entry.key, entry.value.len());
+            at = self.list.end(self.list.fill_key(&space, at, height, node));
+            staged.add(entry.kind, entry.key, entry.value);
+            count += 1;
+        }
+        Some(Reservation {
+            buffer: self.clone(),
+            space,
+            count,
+            staged: Some(staged),
+        })
+    }
+
+    /// Bytes that an entry that an open found takes in the list.
+    pub(crate) fn relinked_bytes(found: &Walked<'_>) -> u64 {
+        node_bytes(height(found.tag.seqno().0, 0), found.key.len(), 0) as u64
+    }
+
+    /// Links an entry that an open found in persistent memory. REQUIRES: the list has room.
+    pub(crate) fn relink(&self, found: &Walked<'_>) {
+        let height = height(found.tag.seqno().0, 0);
+        let bytes = node_bytes(height, found.key.len(), 0);
+        let (Some(space), Home::Pm(place)) = (self.list.arena.reserve(bytes), &self.home) else {
+            unreachable!("the list was made for all entries of the buffer");
+        };
+        let node = (found.tag.kind_byte(), found.key, found.value_len as usize);
+        let node = self.list.fill_key(&space, space.start, height, node);
+        self.list.set_log_offset(&space, node, found.at);
+        self.list.link(node.at, found.tag);
+        place.count(1);
+    }
+
+    /// Bytes used by entries.
     pub(crate) fn used_bytes(&self) -> usize {
+        match &self.home {
+            Home::Pm(place) => place.used_bytes(),
+            Home::Arena | Home::Nowhere => self.list.arena.used(),
+        }
+    }
+
+    /// Bytes that entries may take, in DRAM or in persistent memory.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        match &self.home {
+            Home::Pm(place) => place.buffer.capacity_bytes() as usize,
+            Home::Arena | Home::Nowhere => self.list.arena.capacity(),
+        }
+    }
+
+    /// Counts `bytes` as the memory of the list of a memtable with its entries in persistent memory,
+    /// and returns what was counted before.
+    pub(crate) fn count_list(&self, bytes: u64) -> u64 {
+        match &self.home {
+            Home::Pm(place) => place.counted.swap(bytes, Ordering::Relaxed),
+            Home::Arena | Home::Nowhere => 0,
+        }
+    }
+
+    /// Bytes of DRAM in use.
+    pub(crate) fn dram_used_bytes(&self) -> usize {
         self.list.arena.used()
     }
 
-    /// Bytes of memory taken.
-    pub(crate) fn capacity_bytes(&self) -> usize {
+    /// The bytes that `entries` take in persistent memory and, at the heights that `seed` gives
+    /// them, in a list.
+    pub(crate) fn staged_bytes<'a>(
+        entries: impl Iterator<Item = Entry<'a>>,
+        seed: u64,
+    ) -> (u64, u64) {
+        entries.zip(0..).fold((0, 0), |(bytes, list), (entry, i)| {
+            let (key_len, value_len) = (entry.key.len(), entry.value.len());
+            let node = node_bytes(height(seed, i), key_len, 0) as u64;
+            (bytes + entry_bytes(key_len, value_len) as u64, list + node)
+        })
+    }
+
+    /// Bytes of DRAM taken.
+    pub(crate) fn dram_bytes(&self) -> usize {
         self.list.arena.capacity()
     }
 
@@ -186,7 +348,43 @@ impl Memtable {
     }
 
     fn value_of(self: &Arc<Self>, node: Node) -> Value {
-        Value::pinned(self.clone(), node.value_at(), node.value_len)
+        Value::pinned(self.clone(), self.value_at(node), node.value_len)
+    }
+
+    /// The place of a value, for [`Pin::bytes`].
+    fn value_at(&self, node: Node) -> usize {
+        match &self.home {
+            Home::Pm(_) => PmPlace::value_at(self.list.log_offset(node), node.key_len),
+            Home::Arena | Home::Nowhere => node.value_at(),
+        }
+    }
+
+    /// Checks the value of a node, if it is in persistent memory.
+    fn check(&self, node: Node) -> Result<()> {
+        match &self.home {
+            Home::Pm(place) => {
+                let seqno = self.list.tag(node).seqno();
+                place.buffer.value(self.list.log_offset(node), seqno).map(drop)
+            }
+            Home::Arena | Home::Nowhere => Ok(()),
+        }
+    }
+
+    /// As [`Memtable::get`], of a memtable that may be in persistent memory.
+    ///
+    /// # Errors
+    /// `Corruption` if the value is damaged there.
+    pub(crate) fn find(
+        self: &Arc<Self>,
+        key: &[u8],
+        seqno: SeqNo,
+    ) -> Result<Option<(Tag, Value)>> {
+        let node = self.list.seek(key, Tag::seek(seqno));
+        let Some(node) = node.filter(|&node| self.list.key(node) == key) else {
+            return Ok(None);
+        };
+        self.check(node)?;
+        Ok(Some((self.list.note_read(node), self.value_of(node))))
     }
 
     /// A cursor over the linked entries.
@@ -200,7 +398,10 @@ impl Memtable {
 
 impl Pin for Memtable {
     fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        self.list.arena.bytes(at, len)
+        match &self.home {
+            Home::Pm(place) => place.bytes(at, len),
+            Home::Arena | Home::Nowhere => self.list.arena.bytes(at, len),
+        }
     }
 }
 
@@ -211,9 +412,38 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Reservation {
-    /// Bytes of arena taken.
+    /// Bytes that the entries take.
     pub(crate) fn bytes(&self) -> usize {
-        (self.space.end - self.space.start) as usize
+        match &self.staged {
+            Some(staged) => staged.bytes(),
+            None => (self.space.end - self.space.start) as usize,
+        }
+    }
+
+    /// Appends the entries to persistent memory, numbered from `first` on. DURABLE AFTER: a fence.
+    ///
+    /// # Errors
+    /// The error of the pool.
+    pub(crate) fn append(&mut self, first: SeqNo) -> Result<Option<Flushed>> {
+        let (Some(staged), Home::Pm(place)) = (&mut self.staged, &self.buffer.home) else {
+            return Ok(None);
+        };
+        let (mut at, flushed) = place.buffer.append(staged, first)?;
+        self.staged = None;
+        place.count(self.count);
+        for node in self.nodes() {
+            let list = &self.buffer.list;
+            list.set_log_offset(&self.space, node, at);
+            at += entry_bytes(node.key_len, node.value_len) as u64;
+        }
+        Ok(Some(flushed))
+    }
+
+    /// Lets readers have what was appended before the fence.
+    pub(crate) fn reveal(&self, fenced: &Fenced) {
+        if let Home::Pm(place) = &self.buffer.home {
+            place.buffer.reveal(fenced);
+        }
     }
 
     fn nodes(&self) -> impl Iterator<Item = Node> {
@@ -222,7 +452,7 @@ impl Reservation {
         std::iter::from_fn(move || {
             (at < self.space.end).then(|| {
                 let node = list.node(at);
-                at = node.end();
+                at = list.end(node);
                 node
             })
         })
@@ -239,6 +469,15 @@ impl Reservation {
                 VALUE_HEADER_BYTES + node.value_len,
             ),
         })
+    }
+
+    /// The keys of the puts.
+    pub(crate) fn puts(&self) -> impl Iterator<Item = &[u8]> {
+        let list = &self.buffer.list;
+        let puts = self
+            .nodes()
+            .filter(|node| list.tag(*node).kind_byte() != Kind::Delete as u8);
+        puts.map(|node| list.key(node))
     }
 
     /// Ties the values' checksums to the entries' sequence numbers, from `first` on. REQUIRES:
@@ -294,7 +533,22 @@ impl MemtableIter {
     }
 
     pub(crate) fn value(&self) -> &[u8] {
-        self.node.map_or(&[], |node| self.buffer.list.value(node))
+        let buffer = &self.buffer;
+        self.node
+            .map_or(&[], |node| buffer.bytes(buffer.value_at(node), node.value_len))
+    }
+
+    /// True if the value is known to be whole without a look at it.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.buffer.pm_buffer().is_none()
+    }
+
+    /// Checks the value under the cursor, if it is in persistent memory.
+    ///
+    /// # Errors
+    /// `Corruption` if it is damaged.
+    pub(crate) fn load(&self) -> Result<()> {
+        self.node.map_or(Ok(()), |node| self.buffer.check(node))
     }
 
     /// Moves to the position of `other`. REQUIRES: both are cursors over the same memtable.

@@ -10,6 +10,9 @@
 //! ([`Skiplist::set_log_offset`]), because nothing else reads them. The top bit of the tag's kind
 //! says that a get found the entry ([`Skiplist::note_read`]); it is not visible elsewhere.
 //!
+//! A list may have its values elsewhere ([`Skiplist::without_values`]). Its nodes then end after
+//! the eight bytes, which hold the place of the entry.
+//!
 //! 1. Nodes are in internal key order at every level. A node is at level i only if it is at every
 //!    level below.
 //! 2. All of a node except its links, and that bit, is written before the release store that links
@@ -39,6 +42,7 @@ const END: u32 = 0;
 pub(super) struct Skiplist {
     pub(super) arena: Arena,
     head: u32,
+    has_values: bool,
 }
 
 /// The offsets of the parts of a node.
@@ -59,10 +63,6 @@ impl Node {
         self.key_at() + self.key_len + VALUE_HEADER_BYTES
     }
 
-    /// The offset of the next node in the same space.
-    pub(super) fn end(self) -> u32 {
-        (self.value_at() + self.value_len).next_multiple_of(8) as u32
-    }
 }
 
 /// Bytes that a node takes.
@@ -86,6 +86,14 @@ impl Skiplist {
         Self::over(Arena::new(capacity + Self::EMPTY_BYTES))
     }
 
+    /// An empty list over `capacity` bytes, whose values are elsewhere.
+    pub(super) fn without_values(capacity: usize) -> Skiplist {
+        Skiplist {
+            has_values: false,
+            ..Self::new(capacity)
+        }
+    }
+
     /// An empty list over the memory of one without readers. Its pages are provided already.
     pub(super) fn recycle(mut self) -> Skiplist {
         self.arena.reset();
@@ -103,7 +111,41 @@ impl Skiplist {
             arena.zero(&space);
             space.start
         });
-        Skiplist { arena, head }
+        Skiplist {
+            arena,
+            head,
+            has_values: true,
+        }
+    }
+
+    /// The offset of the node behind `node` in the same space.
+    pub(super) fn end(&self, node: Node) -> u32 {
+        let held = if self.has_values { node.value_len } else { 0 };
+        (node.value_at() + held).next_multiple_of(8) as u32
+    }
+
+    /// Writes a node at `at` of `space`, except its links, its sequence number and its value.
+    pub(super) fn fill_key(
+        &self,
+        space: &Space,
+        at: u32,
+        height: usize,
+        (kind, key, value_len): (u8, &[u8], usize),
+    ) -> Node {
+        let node = Node {
+            at,
+            height,
+            key_len: key.len(),
+            value_len,
+        };
+        let mut head = [0u8; TOWER_AT];
+        head[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
+        head[8..12].copy_from_slice(&(value_len as u32).to_le_bytes());
+        head[12..14].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        head[14..16].copy_from_slice(&(height as u16).to_le_bytes());
+        self.arena.write(space, at as usize, &head);
+        self.arena.write(space, node.key_at(), key);
+        node
     }
 
     /// Writes a node at `at` of `space`, except its links and its sequence number. Returns the
@@ -115,26 +157,14 @@ impl Skiplist {
         height: usize,
         (kind, key, value, crc): (u8, &[u8], &[u8], u32),
     ) -> u32 {
-        let node = Node {
-            at,
-            height,
-            key_len: key.len(),
-            value_len: value.len(),
-        };
-        let mut head = [0u8; TOWER_AT];
-        head[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
-        head[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        head[12..14].copy_from_slice(&(key.len() as u16).to_le_bytes());
-        head[14..16].copy_from_slice(&(height as u16).to_le_bytes());
-        self.arena.write(space, at as usize, &head);
-        self.arena.write(space, node.key_at(), key);
+        let node = self.fill_key(space, at, height, (kind, key, value.len()));
         let mut header = [0u8; VALUE_HEADER_BYTES];
         header[..4].copy_from_slice(&crc.to_le_bytes());
         header[4..].copy_from_slice(&(value.len() as u32).to_le_bytes());
         self.arena
             .write(space, node.value_at() - VALUE_HEADER_BYTES, &header);
         self.arena.write(space, node.value_at(), value);
-        node.end()
+        self.end(node)
     }
 
     /// The checksum before the value. REQUIRES: no offset was noted there.
@@ -151,8 +181,8 @@ impl Skiplist {
         );
     }
 
-    /// Notes the location of the value in the log. REQUIRES: the log has it, and the node is not
-    /// linked.
+    /// Notes the location of the value in the log, or of the entry in persistent memory. REQUIRES:
+    /// it is there, and the node is not linked.
     pub(super) fn set_log_offset(&self, space: &Space, node: Node, offset: u64) {
         self.arena.write(
             space,
@@ -210,10 +240,6 @@ impl Skiplist {
     /// True if a get found a linked node.
     pub(super) fn was_read(&self, node: Node) -> bool {
         self.arena.word64(node.at as usize).load(Ordering::Relaxed) & READ_BIT != 0
-    }
-
-    pub(super) fn value(&self, node: Node) -> &[u8] {
-        self.arena.bytes(node.value_at(), node.value_len)
     }
 
     #[inline]

@@ -333,6 +333,9 @@ pub struct PmdbTuning {
     /// The largest table, in bytes, 16 KiB to 64 MiB, if `Limits::table_bytes` is not less.
     /// Default: 8 MiB. The paper's 2 MiB need four times the file handles.
     pub table_bytes: u64,
+    /// Bytes of the write buffer of a partition in persistent memory, 16 KiB to 64 MiB. A larger
+    /// batch gets a larger one. Default: 2 MiB, as in the paper, or a sixteenth of the pool.
+    pub buffer_bytes: Option<u64>,
     /// The share of a range's entries that newer ones in the range hide from which it is merged, 0
     /// to 1; with 1 never. Default: 0.3, as in the paper.
     pub invalid_share: f64,
@@ -358,6 +361,7 @@ impl Default for PmdbTuning {
             max_io: 10,
             range_tables: 20,
             table_bytes: 8 << 20,
+            buffer_bytes: None,
             invalid_share: 0.3,
             seeks: Seeks::Cost,
         }
@@ -372,6 +376,9 @@ impl PmdbTuning {
         within("pmdb.range_tables", self.range_tables as f64, 1.0, 1000.0)?;
         let (least, most) = (TABLE_BYTES_MIN as f64, TABLE_BYTES_MAX as f64);
         within("pmdb.table_bytes", self.table_bytes as f64, least, most)?;
+        if let Some(bytes) = self.buffer_bytes {
+            within("pmdb.buffer_bytes", bytes as f64, least, most)?;
+        }
         within("pmdb.invalid_share", self.invalid_share, 0.0, 1.0)
     }
 

@@ -1,8 +1,10 @@
-//! Ranges with stacks of tables, profile `pmdb` (PMDB, IEEE TC 2022). The policy is
+//! Ranges with stacks of tables, profile `pmdb` (PMDB, IEEE TC 2022): their part of a pool. The policy is
 //! `compaction/picker/ranges.rs`.
 
+mod buffers;
 mod stats;
 mod trees;
 
 pub use stats::{BlockTreeStats, PmdbStats};
+pub(crate) use buffers::{BUFFER_BYTES_MIN, BufferFacts, BufferStore, buffer_bytes, lines_for, list_bytes};
 pub(crate) use trees::{TreeFacts, TreeStore};

@@ -1,5 +1,6 @@
 //! The trees' part of the pool.
 
+use super::buffers::{BufferFacts, BufferStore};
 use crate::read::block_trees::file_of;
 use crate::read::table_run::{TableCache, TableRun};
 use firn_base::count::Counter;
@@ -17,12 +18,16 @@ pub(crate) struct TreeFacts {
     pub(crate) has_room: bool,
     /// Bits of a block's filter for each key.
     pub(crate) filter_bits: u32,
+    /// The write buffers beside them, if there are any.
+    pub(crate) buffers: Option<BufferFacts>,
 }
 
 /// The trees' part of the pool.
 pub(crate) struct TreeStore {
     pool: Arc<Pool>,
     filter_bits: u32,
+    /// The write buffers beside them, if partitions have any there.
+    pub(crate) buffers: Option<BufferStore>,
     /// True if the pool had no room for the last tree, until one is freed.
     is_full: AtomicBool,
     pub(crate) made: Counter,
@@ -83,6 +88,7 @@ impl TreeStore {
         TreeStore {
             pool,
             filter_bits,
+            buffers: None,
             is_full: AtomicBool::new(false),
             made: Counter::default(),
             made_bytes: Counter::default(),
@@ -94,6 +100,7 @@ impl TreeStore {
         TreeFacts {
             has_room: !self.is_full.load(Ordering::Relaxed),
             filter_bits: self.filter_bits,
+            buffers: self.buffers.as_ref().map(BufferStore::facts),
         }
     }
 

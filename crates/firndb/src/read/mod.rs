@@ -5,6 +5,7 @@ pub(crate) mod gaps;
 pub(crate) mod heat;
 mod level;
 mod lookup;
+pub(crate) mod memtables;
 pub(crate) mod merge_iter;
 mod parts_iter;
 pub(crate) mod pins;
@@ -19,7 +20,7 @@ pub(crate) mod table;
 pub(crate) mod table_run;
 
 pub(crate) use self::lookup::{Hits, Layer};
-use self::lookup::{Search, look_in_memory};
+use self::lookup::{Missed, Search, look_in_memory};
 use crate::engine::Engine;
 use crate::read::run::{Pending, Run, Step};
 use crate::read::state::ReadState;
@@ -49,7 +50,8 @@ impl Engine {
         self.counts.user.gets.add(1);
         let query = match look_in_memory(state, key, seqno) {
             Ok(found) => return self.hit(found),
-            Err(query) => query,
+            Err(Missed::Query(query)) => query,
+            Err(Missed::Damaged(error)) => return Err(error),
         };
         let search = Search::new(state, query);
         match search.has_trees() {
@@ -90,10 +92,11 @@ impl Engine {
         for (i, key) in keys.iter().enumerate() {
             match look_in_memory(&state, key, seqno) {
                 Ok(found) => values.push(self.hit(found)?),
-                Err(query) => {
+                Err(Missed::Query(query)) => {
                     values.push(None);
                     searches.push((i, Search::new(&state, query)));
                 }
+                Err(Missed::Damaged(error)) => return Err(error),
             }
         }
         while !searches.is_empty() {

@@ -1,10 +1,13 @@
-//! An iterator over everything below the memtables, one partition after another. A cursor over many
-//! partitions has only the runs of one of them open.
+//! An iterator over everything below the memtables that all partitions share, one partition after
+//! another. A cursor over many partitions has only the runs of one of them open.
+//!
+//! Runs lie within one partition. Memtables of a partition may have keys of its neighbours, because
+//! they were there before it was divided; a merge with any ends at the partition's borders.
 
 use crate::read::merge_iter::MergeIter;
-use crate::read::pins::part_children;
+use crate::read::pins::{over_memtables, part_children};
 use crate::read::state::ReadState;
-use firn_base::{Result, Tag};
+use firn_base::{Result, SeqNo, Tag};
 use std::sync::Arc;
 
 /// An iterator over the partitions of a state.
@@ -60,21 +63,59 @@ impl PartsIter {
             // Closed first, so that the runs of two partitions are never open together.
             self.merge = MergeIter::new(Vec::new());
             self.at = self.state.parts.len();
-            self.merge = MergeIter::new(part_children(&self.state.parts[at])?);
+            let mut children = match self.has_memtables() {
+                true => over_memtables(&self.state.memtables.of_part(at).memtables),
+                false => Vec::new(),
+            };
+            children.extend(part_children(&self.state.parts[at])?);
+            self.merge = MergeIter::new(children);
             self.at = at;
         }
         Ok(())
     }
 
+    fn has_memtables(&self) -> bool {
+        self.state.memtables.are_by_part()
+    }
+
+    /// True if the merge is on an entry of the current partition.
+    fn is_inside(&self) -> bool {
+        self.merge.valid() && {
+            let (from, to) = self.state.layout.range(self.at);
+            let key = self.merge.key();
+            !self.has_memtables() || (from <= key && to.is_none_or(|to| key < to))
+        }
+    }
+
+    /// Moves to the first entry of partition `at`.
+    fn enter_first(&mut self, at: usize) -> Result<()> {
+        self.enter(at)?;
+        match self.state.layout.range(at) {
+            (from, _) if self.has_memtables() && !from.is_empty() => {
+                self.merge.seek(from, Tag::seek(SeqNo::MAX))
+            }
+            _ => self.merge.first(),
+        }
+    }
+
+    /// Moves to the last entry of partition `at`.
+    fn enter_last(&mut self, at: usize) -> Result<()> {
+        self.enter(at)?;
+        match self.state.layout.range(at) {
+            (_, Some(to)) if self.has_memtables() => {
+                self.merge.seek_before(to, Tag::seek(SeqNo::MAX))
+            }
+            _ => self.merge.last(),
+        }
+    }
+
     pub(super) fn first(&mut self) -> Result<()> {
-        self.enter(0)?;
-        self.merge.first()?;
+        self.enter_first(0)?;
         self.skip_forward()
     }
 
     pub(super) fn last(&mut self) -> Result<()> {
-        self.enter(self.state.parts.len() - 1)?;
-        self.merge.last()?;
+        self.enter_last(self.state.parts.len() - 1)?;
         self.skip_backward()
     }
 
@@ -101,17 +142,15 @@ impl PartsIter {
     }
 
     fn skip_forward(&mut self) -> Result<()> {
-        while !self.merge.valid() && self.at + 1 < self.state.parts.len() {
-            self.enter(self.at + 1)?;
-            self.merge.first()?;
+        while !self.is_inside() && self.at + 1 < self.state.parts.len() {
+            self.enter_first(self.at + 1)?;
         }
         Ok(())
     }
 
     fn skip_backward(&mut self) -> Result<()> {
-        while !self.merge.valid() && self.at > 0 {
-            self.enter(self.at - 1)?;
-            self.merge.last()?;
+        while !self.is_inside() && self.at > 0 {
+            self.enter_last(self.at - 1)?;
         }
         Ok(())
     }

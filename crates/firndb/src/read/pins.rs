@@ -1,6 +1,7 @@
 //! The parts of the database that a cursor holds, and their revocation when the cursor is idle.
 
 use crate::engine::Engine;
+use crate::memtable::Memtable;
 use crate::read::merge_iter::MergeIter;
 use crate::read::parts_iter::PartsIter;
 use crate::read::run_iter::{LevelIter, RunIter};
@@ -41,15 +42,22 @@ pub(crate) enum Direction {
 
 /// Iterators over everything in `state`, newest first.
 pub(crate) fn children(state: &Arc<ReadState>) -> Result<Vec<RunIter>> {
-    let memtables = state.memtables.iter();
-    let mut children: Vec<RunIter> = memtables
-        .map(|memtable| RunIter::Memtable(memtable.iter()))
-        .collect();
+    let parts = || RunIter::Parts(Box::new(PartsIter::new(state.clone())));
+    let mut children = match state.memtables.are_by_part() && state.parts.len() > 1 {
+        true => return Ok(vec![parts()]),
+        false => over_memtables(&state.memtables.of_part(0).memtables),
+    };
     match &*state.parts {
         [one] => children.extend(part_children(one)?),
-        _ => children.push(RunIter::Parts(Box::new(PartsIter::new(state.clone())))),
+        _ => children.push(parts()),
     }
     Ok(children)
+}
+
+/// Iterators over `memtables`.
+pub(super) fn over_memtables(memtables: &[Arc<Memtable>]) -> Vec<RunIter> {
+    let over = |memtable: &Arc<Memtable>| RunIter::Memtable(memtable.iter());
+    memtables.iter().map(over).collect()
 }
 
 /// Iterators over the runs of a partition, newest first.

@@ -93,10 +93,10 @@ impl RowCache {
     pub(crate) fn follow(&self, buffer: &Arc<Memtable>) {
         // A flushed memtable was frozen. If it were not, this would stop readers from inserting
         // rows.
-        self.through.store(
-            buffer.frozen_at().unwrap_or(SeqNo::MAX).0,
-            Ordering::Release,
-        );
+        let through = buffer.frozen_at().unwrap_or(SeqNo::MAX).0;
+        // Partitions with memtables of their own are not flushed in the order of numbers. Those
+        // that are behind only keep fewer rows, because a reader must have searched up to here.
+        self.through.fetch_max(through, Ordering::Release);
         // A reader that checked earlier has kept its row once its lock is free. A reader that
         // checks from now on knows that its key is not in the memtable.
         self.keeping.iter().for_each(|lock| drop(lock.lock()));

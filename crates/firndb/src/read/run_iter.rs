@@ -71,7 +71,7 @@ impl RunIter {
     /// Reads the value if that has not been done. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
         match self {
-            RunIter::Memtable(_) => Ok(()),
+            RunIter::Memtable(iter) => iter.load(),
             RunIter::Upper(iter) => iter.load(),
             RunIter::Sst(iter) => iter.load(),
             RunIter::List(iter) => iter.load(),
@@ -129,7 +129,7 @@ impl RunIter {
     pub(super) fn value_at_hand(&self) -> Option<&[u8]> {
         let of = |iter: &SstIter| !iter.is_at_large();
         match self {
-            RunIter::Memtable(iter) => Some(iter.value()),
+            RunIter::Memtable(iter) => iter.is_at_hand().then(|| iter.value()),
             RunIter::Upper(_) | RunIter::List(_) | RunIter::Sorted(_) => None,
             RunIter::Sst(iter) => of(iter).then(|| iter.value()),
             RunIter::Level(iter) => {

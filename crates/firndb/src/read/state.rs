@@ -2,11 +2,12 @@
 //!
 //! 1. A state never changes. A change creates a new state and swaps it in (`install.rs`, and
 //!    `write/mod.rs` for a fresh memtable).
-//! 2. Memtables and the runs of an unsorted level are ordered newest first by sequence number
+//! 2. The runs of an unsorted level are ordered newest first by sequence number
 //!    range, never by file id.
 //! 3. The runs of a sorted level do not share a user key and are in key order.
 //! 4. Routing and data are one value, so a reader cannot see the partition borders of one state and
-//!    the runs of another. A run lies within one partition. The memtables hold keys of all.
+//!    the runs of another. A run lies within one partition, and the memtables hold keys of all or of
+//!    one (`memtables.rs`).
 //! 5. A partition, and a level of it, is shared by all states in which it is unchanged, and by
 //!    cursors. A changed level is derived from the previous one: only the tables that are not in
 //!    both are examined, and the others get one more reference.
@@ -14,12 +15,15 @@
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
-use crate::manifest::{BlockTreeMeta, Layout, Level, Levels, PartId, TableMeta, Tables, Version};
+use crate::manifest::{
+    BlockTreeMeta, Layout, Level, Levels, PartId, TableMeta, Tables, Version,
+};
 use crate::memtable::Memtable;
 use crate::read::block_trees::{PartTrees, TreeRun};
 use crate::read::heat::Heat;
 use crate::read::level::Change;
 pub(crate) use crate::read::level::LevelRuns;
+use crate::read::memtables::{Memtables, Unflushed};
 use crate::read::row_cache::RowCache;
 use crate::read::table_run::{TableCache, TableRun};
 use crate::upper::Upper;
@@ -29,16 +33,13 @@ use firn_table::if_tree::IfTree;
 use firn_table::sst::Query;
 use firn_table::{Row, Value};
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The state that readers see.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadState {
-    /// The memtables, newest first. The first takes writes.
-    pub(crate) memtables: Vec<Arc<Memtable>>,
-    /// Everything up to this sequence number is below the memtables.
-    pub(crate) flushed_through: SeqNo,
+    pub(crate) memtables: Memtables,
     /// The newest entries below the memtables, for keys that are read.
     pub(crate) rows: Option<Arc<RowCache>>,
     pub(crate) layout: Layout,
@@ -70,20 +71,22 @@ pub(crate) enum Touched<'a> {
 impl ReadState {
     /// A state of these memtables and the tables of `version`, in at least `levels` levels.
     pub(crate) fn new(
-        memtables: Vec<Arc<Memtable>>,
+        memtables: Memtables,
         version: &Version,
         tables: &Arc<TableCache>,
         levels: usize,
     ) -> ReadState {
         let empty = ReadState {
-            memtables,
-            flushed_through: SeqNo(0),
+            memtables: memtables.clone(),
             rows: None,
             layout: Layout::default(),
             parts: Arc::new([Arc::default()]),
             life: Arc::new(()),
         };
-        empty.with_tables(version, Touched::All, tables, levels)
+        ReadState {
+            memtables,
+            ..empty.with_tables(version, Touched::All, tables, levels)
+        }
     }
 
     /// The partition that holds `key`.
@@ -145,9 +148,11 @@ impl ReadState {
         let layout = version.layout.clone();
         if !layout.has_parts_of(&self.layout) || matches!(touched, Touched::All) {
             let parts = self.rebuilt(version, tables, levels);
+            let memtables = self.memtables.divided_as(&self.layout, &layout);
             return ReadState {
                 layout,
                 parts,
+                memtables,
                 ..self.clone()
             };
         }
@@ -245,19 +250,41 @@ impl ReadState {
         self.with_part(self.layout.ids()[0], first)
     }
 
-    /// This state with `fresh` as the memtable that takes writes.
-    pub(crate) fn with_memtable(&self, fresh: &Arc<Memtable>) -> ReadState {
-        let mut state = self.clone();
-        state.memtables.insert(0, fresh.clone());
-        state
+    /// The memtables that may have entries of `key`, and how far its entries are flushed.
+    #[inline]
+    pub(crate) fn unflushed(&self, key: &[u8]) -> &Unflushed {
+        self.memtables.of(&self.layout, key)
+    }
+
+    /// This state with `fresh` as the memtable that takes writes in the partition of `key`, or in
+    /// all if they share one.
+    pub(crate) fn with_memtable(&self, key: &[u8], fresh: &Arc<Memtable>) -> ReadState {
+        let part = self.layout.part_of(key);
+        self.with_memtable_in(part..part + 1, fresh)
+    }
+
+    /// As [`ReadState::with_memtable`], in several neighbours.
+    pub(crate) fn with_memtable_in(
+        &self,
+        parts: Range<usize>,
+        fresh: &Arc<Memtable>,
+    ) -> ReadState {
+        let lists = match self.memtables.are_by_part() {
+            true => parts,
+            false => 0..1,
+        };
+        ReadState {
+            memtables: self.memtables.with_fresh(lists, fresh),
+            ..self.clone()
+        }
     }
 
     /// This state without `flushed`, whose entries are below the memtables now.
-    pub(crate) fn without_memtable(mut self, flushed: &Arc<Memtable>) -> ReadState {
-        self.memtables
-            .retain(|memtable| !Arc::ptr_eq(memtable, flushed));
-        self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
-        self
+    pub(crate) fn without_memtables(self, flushed: &[Arc<Memtable>]) -> ReadState {
+        ReadState {
+            memtables: self.memtables.without(flushed),
+            ..self
+        }
     }
 
     /// This state without the trees from which the next are made.
@@ -288,11 +315,17 @@ impl ReadState {
     /// The newest entry of `key` below the memtables, if it is kept as a row and not above `seqno`.
     /// REQUIRES: no memtable has an entry of it.
     #[inline]
-    pub(crate) fn row(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
+    pub(crate) fn row(
+        &self,
+        unflushed: &Unflushed,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+    ) -> Option<(Tag, Value)> {
         let row = self.rows.as_ref()?.get(key, hash, seqno)?;
         // Loaded after the row: an entry that is in none of these memtables is in one that was
         // created after this one was full.
-        let newest = self.memtables.first().and_then(|active| active.frozen_at());
+        let newest = unflushed.active().frozen_at();
         newest
             .is_none_or(|newest| row.0.seqno() <= newest)
             .then_some(row)
@@ -301,27 +334,18 @@ impl ReadState {
     /// True if an entry that a reader at `seqno` finds below the memtables, none of which has its
     /// key, may be kept as a row.
     #[inline]
-    pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
+    pub(crate) fn takes_rows(&self, unflushed: &Unflushed, seqno: SeqNo) -> bool {
         self.rows
             .as_ref()
-            .is_some_and(|rows| rows.may_bring(&self.searched(seqno)))
-    }
-
-    /// The sequence numbers that a reader at `seqno` covers by searching these memtables: those
-    /// above the first number of the range, up to the last one that is visible to it and in them.
-    #[inline]
-    fn searched(&self, seqno: SeqNo) -> RangeInclusive<SeqNo> {
-        // Loaded after the read point: if that is above the end of these memtables, they are known
-        // to be frozen.
-        let last = self.memtables.first().and_then(|active| active.frozen_at());
-        self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
+            .is_some_and(|rows| rows.may_bring(&unflushed.searched(seqno)))
     }
 
     /// Keeps the entry that a get found, if any.
     #[inline]
     pub(crate) fn keep_row(&self, query: &Query<'_>, found: Option<Row>) {
         if let (Some(row), Some(rows)) = (found, &self.rows) {
-            rows.keep(&self.searched(query.seqno), query.hash, row);
+            let searched = self.unflushed(query.key).searched(query.seqno);
+            rows.keep(&searched, query.hash, row);
         }
     }
 
@@ -329,7 +353,8 @@ impl ReadState {
     pub(crate) fn keep_absent(&self, query: &Query<'_>) {
         // A key whose tombstone was dropped is absent for readers that see the deletion, and the
         // deletion is not above this number.
-        let row = || Row::new(query.key, Tag::new(self.flushed_through, Kind::Delete), &[]);
+        let through = self.unflushed(query.key).flushed_through;
+        let row = || Row::new(query.key, Tag::new(through, Kind::Delete), &[]);
         self.keep_row(query, query.rows.then(row));
     }
 
@@ -339,15 +364,16 @@ impl ReadState {
         let live = |run: &TableRun| run.meta.entries.saturating_sub(2 * run.meta.deletes);
         let in_tables: u64 = self.tables().map(|(_, run)| live(run)).sum();
         let above = self.upper().map_or(0, Upper::entries);
-        in_tables + above + visible.0.saturating_sub(self.flushed_through.0)
+        in_tables + above + self.memtables.entries(visible)
     }
 
     /// The oldest memtable, if it is frozen and all its entries are visible, so that it can be
     /// flushed.
     pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Memtable>> {
-        let oldest = self.memtables.last()?;
+        let memtables = &self.memtables.of_part(0).memtables;
+        let oldest = memtables.last()?;
         let is_ready =
-            self.memtables.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible);
+            memtables.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible);
         is_ready.then_some(oldest)
     }
 

@@ -2,13 +2,15 @@
 //!
 //! A write proceeds in these steps: reserve and fill space in the active memtable (any number of
 //! writers at once) -> join the open group, which assigns its sequence numbers -> the group's first
-//! member leads: it writes the group's frame, links its entries and raises `visible` -> all members
-//! return.
+//! member leads: it appends the group to the journal, links its entries and raises `visible` -> all
+//! members return.
 //!
-//! 1. Joining is under one lock, so sequence numbers, group order and memtable order agree: an
-//!    entry in a newer memtable has a higher number than any entry in an older one. A reservation
-//!    in a memtable that was frozen meanwhile is rejected.
-//! 2. A group belongs to one memtable, and so to one log. Groups take turns at the log, and again
+//! 1. Joining is under one lock, and so is freezing, so sequence numbers, group order and memtable
+//!    order agree: of the entries of a key, one in a newer memtable has a higher number than any in
+//!    an older one. A write with a reservation in a memtable that was frozen meanwhile is rejected.
+//! 2. No group goes on over a freeze, so where all keys share a memtable, a group belongs to one,
+//!    and so to one log. Groups take turns at the journal, and
+//!    again
 //!    at publication, in the order of their numbers. The frame of one group is written while the
 //!    entries of the previous one are linked.
 //! 3. `visible` is raised only after the frame is durable as promised, and in order, so a reader
@@ -16,7 +18,7 @@
 //! 4. A group that failed is not linked anywhere. Its numbers stay unused.
 //! 5. Before `visible` is raised, the group's puts end the gaps that they fall into (`gaps.rs`).
 //!
-//! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held
+//! Locks, in order: queue, then none; turn (journal), then manifest. The queue's lock is never held
 //! during I/O.
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ use crate::gate::was_closed;
 use crate::log::LogWriter;
 use crate::memtable::{Entry, Footprint, Memtable, Reservation};
 use crate::read::gaps::{Gap, Gaps, Watch};
+use crate::write::journal::Journal;
 use firn_base::exec::relax;
 use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use firn_base::{Error, FileId, Result, SeqNo};
@@ -37,10 +40,10 @@ use std::sync::Arc;
 /// join the next group.
 const SPIN_ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 64 };
 
-/// The queue of writes, the log and the publication of groups.
+/// The queue of writes, the journal and the publication of groups.
 pub(crate) struct Commit {
     queue: Mutex<Queue>,
-    log: Turnstile<Option<LogWriter>>,
+    journal: Turnstile<Option<Journal>>,
     publish: Turnstile<Watch>,
     pub(crate) visible: Arc<AtomicU64>,
     /// Key ranges without a live key.
@@ -53,7 +56,6 @@ pub(crate) struct Commit {
 /// The state under the queue's lock.
 pub(crate) struct Queue {
     pub(crate) next_seqno: u64,
-    pub(crate) active: Arc<Memtable>,
     open: Option<Arc<Group>>,
     groups: u64,
     is_closed: bool,
@@ -79,12 +81,42 @@ pub(crate) struct Members {
     entries: u64,
 }
 
+/// A write whose entries are in their memtables, and not linked.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    first: Reservation,
+    /// Those in the memtables of other partitions.
+    more: Vec<Reservation>,
+}
+
+impl Reserved {
+    /// `reservation` too.
+    pub(crate) fn and(mut self, reservation: Reservation) -> Reserved {
+        self.more.push(reservation);
+        self
+    }
+}
+
+impl From<Reservation> for Reserved {
+    fn from(first: Reservation) -> Reserved {
+        let more = Vec::new();
+        Reserved { first, more }
+    }
+}
+
 /// The role of a write in its group.
 pub(crate) enum GroupRole {
     /// The first write of the group, which leads it.
     Leader(Arc<Group>),
     /// Any other write, which waits for the leader.
     Follower(Arc<Group>),
+}
+
+/// A group that was led to its end.
+pub(crate) struct Led {
+    pub(crate) result: Result<()>,
+    /// True if one of its memtables was frozen meanwhile.
+    pub(crate) froze: bool,
 }
 
 /// A lock that is acquired in the order of numbers.
@@ -128,20 +160,18 @@ impl<T> Turnstile<T> {
 
 impl Commit {
     pub(crate) fn new(
-        log: Option<LogWriter>,
-        active: Arc<Memtable>,
+        journal: Option<Journal>,
         last: SeqNo,
         group_bytes_max: usize,
     ) -> Commit {
         Commit {
             queue: Mutex::new(Queue {
                 next_seqno: last.0 + 1,
-                active,
                 open: None,
                 groups: 0,
                 is_closed: false,
             }),
-            log: Turnstile::new(log),
+            journal: Turnstile::new(journal),
             publish: Turnstile::new(Watch::default()),
             gaps: Gaps::default(),
             visible: Arc::new(AtomicU64::new(last.0)),
@@ -156,25 +186,25 @@ impl Commit {
         SeqNo(self.visible.load(Ordering::Acquire))
     }
 
-    /// The memtable that takes writes.
-    pub(crate) fn active(&self) -> Arc<Memtable> {
-        self.queue.lock().active.clone()
-    }
-
     /// The space that `entries` will take, at random heights.
     #[inline]
     pub(crate) fn footprint<'a>(&self, entries: impl Iterator<Item = Entry<'a>>) -> Footprint {
         Footprint::of(entries, self.heights.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Locks the queue, to freeze the active memtable.
+    /// Locks the queue, to freeze a memtable.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
     }
 
-    /// Runs `body` on the log, between two groups.
+    /// Runs `body` on the journal, between two groups.
+    pub(crate) fn with_journal(&self, body: impl FnOnce(&mut Journal) -> Result<()>) -> Result<()> {
+        self.journal.state.lock().1.as_mut().map_or(Ok(()), body)
+    }
+
+    /// As [`Commit::with_journal`], if the journal is a log.
     pub(crate) fn with_log(&self, body: impl FnOnce(&mut LogWriter) -> Result<()>) -> Result<()> {
-        self.log.state.lock().1.as_mut().map_or(Ok(()), body)
+        self.with_journal(|journal| journal.log().map_or(Ok(()), body))
     }
 
     /// Takes a cursor's report of a range of deleted keys.
@@ -193,30 +223,34 @@ impl Commit {
         drop(self.publish.wait(groups));
     }
 
-    /// Adds a filled reservation to the open group, or opens one. `None` if the memtable was frozen
-    /// meanwhile; the caller must reserve again.
+    /// Adds a filled write to the open group, or opens one. `None` if one of its memtables was
+    /// frozen meanwhile; the caller must reserve again.
     ///
     /// # Errors
     /// `Invalid` once the database is closed.
-    pub(crate) fn join(&self, reservation: Reservation, power: bool) -> Result<Option<GroupRole>> {
+    pub(crate) fn join(&self, reserved: Reserved, power: bool) -> Result<Option<GroupRole>> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
             return Err(was_closed());
         }
-        if !Arc::ptr_eq(&queue.active, &reservation.buffer) {
+        let Reserved { first, more } = reserved;
+        let mut all = std::iter::once(&first).chain(&more);
+        if all.any(|reservation| reservation.buffer.frozen_at().is_some()) {
             return Ok(None);
         }
         let open = queue.open.clone();
         let (group, leads) = match open {
             Some(group) => (group, false),
-            None => (queue.open_group(), true),
+            None => (queue.open_group(first.buffer.log_id), true),
         };
-        queue.next_seqno += reservation.count;
         let mut members = group.members.lock();
-        members.entries += reservation.count;
-        members.bytes += reservation.bytes();
+        for reservation in std::iter::once(first).chain(more) {
+            queue.next_seqno += reservation.count;
+            members.entries += reservation.count;
+            members.bytes += reservation.bytes();
+            members.reservations.push(reservation);
+        }
         members.power |= power;
-        members.reservations.push(reservation);
         if members.bytes >= self.group_bytes_max {
             queue.open = None;
         }
@@ -228,20 +262,21 @@ impl Commit {
         }))
     }
 
-    /// Leads `group` to its end: `write` appends it to the log, in the order of the groups; its
+    /// Leads `group` to its end: `write` appends it to the journal, in the order of the groups; its
     /// entries are linked; and it is published, again in order.
     pub(crate) fn lead(
         &self,
         group: &Group,
-        write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<()>,
-    ) -> Result<()> {
-        let mut turn = self.log.wait(group.number);
-        let members = self.close_group(group);
+        write: impl FnOnce(&mut Journal, &Group, &mut Members) -> Result<()>,
+    ) -> Led {
+        let mut turn = self.journal.wait(group.number);
+        let mut members = self.close_group(group);
         let result = match &mut turn.1 {
-            Some(log) => write(log, group, &members),
+            Some(journal) => write(journal, group, &mut members)
+                .inspect_err(|error| journal.failed(error)),
             None => Err(Error::invalid("the database was opened read-only")),
         };
-        self.log.leave(turn);
+        self.journal.leave(turn);
         let mut seqno = group.first_seqno;
         if result.is_ok() {
             for reservation in &members.reservations {
@@ -254,15 +289,16 @@ impl Commit {
             let puts = members
                 .reservations
                 .iter()
-                .flat_map(|reservation| reservation.entries())
-                .filter(|entry| !entry.is_delete());
-            puts.for_each(|entry| self.gaps.put(&mut turn.1, entry.key));
+                .flat_map(|reservation| reservation.puts());
+            puts.for_each(|key| self.gaps.put(&mut turn.1, key));
         }
         self.visible
             .store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
         self.publish.leave(turn);
         group.finish(result.clone());
-        result
+        let mut reservations = members.reservations.iter();
+        let froze = reservations.any(|reservation| reservation.buffer.frozen_at().is_some());
+        Led { result, froze }
     }
 
     /// Closes the group to new members and returns its members.
@@ -280,10 +316,10 @@ impl Commit {
 }
 
 impl Queue {
-    fn open_group(&mut self) -> Arc<Group> {
+    fn open_group(&mut self, log_id: FileId) -> Arc<Group> {
         let group = Arc::new(Group {
             number: self.groups,
-            log_id: self.active.log_id,
+            log_id,
             first_seqno: SeqNo(self.next_seqno),
             members: Mutex::default(),
             done: AtomicBool::new(false),
@@ -295,12 +331,10 @@ impl Queue {
         group
     }
 
-    /// Makes `fresh` the memtable that takes writes, and freezes the previous one.
-    pub(crate) fn switch(&mut self, fresh: Arc<Memtable>) -> Arc<Memtable> {
+    /// Freezes `full`, after which no write in it joins a group.
+    pub(crate) fn freeze(&mut self, full: &Memtable) {
         self.open = None;
-        let full = std::mem::replace(&mut self.active, fresh);
         full.freeze(SeqNo(self.next_seqno - 1));
-        full
     }
 }
 

@@ -1,15 +1,18 @@
 //! The write path. [`Engine::write`] is its ordered description.
 
 pub(crate) mod commit;
+pub(crate) mod journal;
+mod part_buffers;
 pub(crate) mod write_stall;
 
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::event::StallReason;
 use crate::log::LogWriter;
-use crate::memtable::{Entry, Footprint, Memtable, Reservation};
+use crate::memtable::{Entry, Footprint, Memtable};
 use crate::options::Durability;
-use crate::write::commit::{Group, GroupRole, Members, Queue};
+use crate::write::commit::{Group, GroupRole, Led, Members, Queue, Reserved};
+use crate::write::journal::Journal;
 use firn_base::key::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, FileId, Result};
@@ -34,11 +37,14 @@ impl Engine {
         self.write_stall
             .pace(footprint.bytes, fill, || !self.calls.is_closed());
         let role = loop {
-            let reservation = self.reserve(entries.clone(), footprint)?;
-            // `None` if the memtable was frozen meanwhile.
+            let reserved = match self.has_part_buffers() {
+                false => self.reserve(entries.clone(), footprint)?,
+                true => self.reserve_in_parts(entries.clone(), footprint)?,
+            };
+            // `None` if a memtable was frozen meanwhile.
             if let Some(role) = self
                 .commit
-                .join(reservation, durability == Durability::Power)?
+                .join(reserved, durability == Durability::Power)?
             {
                 break role;
             }
@@ -128,27 +134,35 @@ impl Engine {
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         footprint: Footprint,
-    ) -> Result<Reservation> {
+    ) -> Result<Reserved> {
         loop {
-            let active = self.commit.active();
+            let active = self.active();
             if let Some(reservation) = active.reserve(entries.clone(), footprint) {
-                return Ok(reservation);
+                return Ok(reservation.into());
             }
             self.make_room(&active, footprint.bytes)?;
         }
     }
 
+    /// The memtable that takes writes, where all keys share one.
+    pub(crate) fn active(&self) -> Arc<Memtable> {
+        self.state.load().memtables.of_part(0).active().clone()
+    }
+
     /// Leads `group` to its end.
     pub(crate) fn lead(&self, group: &Group) -> Result<()> {
-        let append = |log: &mut LogWriter, group: &Group, members: &Members| {
-            self.append_group(log, group, members)
+        let append = |journal: &mut Journal, group: &Group, members: &mut Members| match journal {
+            Journal::Log(log) => self.append_group(log, group, members),
+            Journal::Buffers(buffers) => {
+                buffers.append(&mut members.reservations, group.first_seqno())
+            }
         };
-        let result = self.commit.lead(group, append);
+        let Led { result, froze } = self.commit.lead(group, append);
         if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
             // Removes obsolete files, so that a retry finds room.
             self.remove_obsolete(true);
         }
-        if self.state.load().memtables[0].log_id != group.log_id {
+        if froze {
             // The memtable was frozen during this commit and can be flushed only now. No other
             // thread would wake the workers for it.
             self.executor.wake();
@@ -169,7 +183,7 @@ impl Engine {
             }
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
-            let switched = !Arc::ptr_eq(&queue.active, full);
+            let switched = full.frozen_at().is_some();
             let may_switch = may_begin && self.may_add_buffer(bytes);
             if !switched && may_switch {
                 self.switch_buffer(&mut queue, bytes);
@@ -193,7 +207,7 @@ impl Engine {
             self.budget.write_buffer_bytes,
         );
         let state = self.state.load();
-        let buffers = &state.memtables;
+        let buffers = &state.memtables.of_part(0).memtables;
         let held: usize = buffers.iter().map(|buffer| buffer.capacity_bytes()).sum();
         // Each is a little larger than requested.
         let fits = || held + bytes.max(usual) <= most * usual + usual / 2;
@@ -205,8 +219,8 @@ impl Engine {
         let log_id = self.next_file_id();
         let capacity = self.budget.write_buffer_bytes.max(bytes);
         let fresh = Arc::new(self.fresh_buffer(capacity, log_id));
-        self.state.rcu(|state| state.with_memtable(&fresh));
-        queue.switch(fresh);
+        let before = self.state.rcu(|state| state.with_memtable(&[], &fresh));
+        queue.freeze(before.memtables.of_part(0).active());
     }
 
     /// Appends a group to the log, after starting the log that belongs to its memtable.
@@ -273,7 +287,10 @@ impl Engine {
     }
 
     fn active_fill(&self) -> f64 {
-        let active = self.commit.active();
+        if self.has_part_buffers() {
+            return self.buffers_fill();
+        }
+        let active = self.active();
         active.used_bytes() as f64 / active.capacity_bytes() as f64
     }
 

@@ -138,7 +138,7 @@ fn a_buffer_without_a_log_is_flushed() {
     db.put(key(1), [1; 100]).unwrap();
     let switch = || db.engine.switch_buffer(&mut db.engine.commit.lock(), 0);
     switch();
-    let without = db.engine.commit.active().log_id;
+    let without = db.engine.active().log_id;
     switch();
     db.put(key(2), [2; 100]).unwrap();
     assert!(!db.engine.files.path_of(FileName::Log(without)).exists());
@@ -235,7 +235,7 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     assert_eq!(before.iter().map(|used| used.entries).sum::<u64>(), 8);
     (0..8).for_each(|i| db.put(key(i), b"second").unwrap());
     (0..8).for_each(|i| db.put([key(i), vec![b'x'; 3000]].concat(), b"").unwrap());
-    let buffer = db.engine.state.load().memtables[0].clone();
+    let buffer = db.engine.active();
     let mut queue = db.engine.commit.lock();
     db.engine.switch_buffer(&mut queue, 0);
     drop(queue);
@@ -620,7 +620,7 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         };
         let log = engine
             .files
-            .path_of(FileName::Log(engine.commit.active().log_id));
+            .path_of(FileName::Log(engine.active().log_id));
         write(50..51, 1);
         db.flush().unwrap();
         let snapshot = db.snapshot();
@@ -718,7 +718,7 @@ fn what_was_evicted_in_another_session_is_not_taken_along() {
     let long = |i: u32| [key(i), vec![b'x'; 100]].concat();
     (0..100).for_each(|i| db.put(long(i), b"second").unwrap());
     let engine = &db.engine;
-    let buffer = engine.state.load().memtables[0].clone();
+    let buffer = engine.active();
     let mut queue = engine.commit.lock();
     engine.switch_buffer(&mut queue, 0);
     drop(queue);

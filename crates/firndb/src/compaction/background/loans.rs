@@ -56,7 +56,7 @@ impl Engine {
     pub(crate) fn borrow_for(&self, plan: &Plan, value_bytes_max: u64) -> Result<Option<Loan<'_>>> {
         const WAIT: Duration = Duration::from_millis(20);
         let stretch = self.compaction.stretch_bytes as u64;
-        let bytes = match (plan.reason, &plan.buffer) {
+        let bytes = match (plan.reason, plan.buffers.first()) {
             // The memtable was created for one large value, or a few.
             (Reason::Flush, Some(buffer))
                 if buffer.capacity_bytes() > 2 * self.budget.write_buffer_bytes =>

@@ -207,6 +207,7 @@ impl Engine {
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,
+            flush_all: false,
             flush_begun: self.is_flush_begun(state),
             visible: self.commit.visible(),
             oldest: self.oldest_read_point(),

@@ -97,9 +97,8 @@ impl ObsoleteFiles {
         self.dead.lock().iter().any(|dead| match dead {
             Obsolete::Table(run) => !run.meta.is_file(),
             Obsolete::Space(_) => true,
-            Obsolete::Blocks(..) | Obsolete::Memtable(_) | Obsolete::Tree(_) | Obsolete::Log(_) => {
-                false
-            }
+            Obsolete::Memtable(memtable) => memtable.pm_buffer().is_some(),
+            Obsolete::Blocks(..) | Obsolete::Tree(_) | Obsolete::Log(_) => false,
         })
     }
 
@@ -138,7 +137,7 @@ impl Engine {
 
     /// False for a memtable that was created for a large batch.
     fn is_usual(&self, buffer: &Memtable) -> bool {
-        buffer.capacity_bytes() < 2 * self.budget.write_buffer_bytes
+        buffer.pm_buffer().is_some() || buffer.capacity_bytes() < 2 * self.budget.write_buffer_bytes
     }
 
     /// Removes the items that the last reader has released. Tables are removed only when there are
@@ -177,6 +176,9 @@ impl Engine {
                     if self.remove_file(FileName::Log(id), id) {
                         self.free_log(id);
                     }
+                }
+                Obsolete::Memtable(buffer) if buffer.pm_buffer().is_some() => {
+                    self.release_part_buffer(buffer);
                 }
                 Obsolete::Memtable(buffer) => {
                     let tick = self.clock.now_ns() / TICK_NS;
@@ -232,6 +234,15 @@ impl Engine {
                 tracing::warn!(%error, "the space of an obsolete table stays taken");
             }
             Err(held) => self.retire([Obsolete::Space(held)]),
+        }
+    }
+
+    /// Frees the persistent memory of a memtable.
+    fn release_part_buffer(&self, memtable: Arc<Memtable>) {
+        match (self.buffers(), Arc::try_unwrap(memtable)) {
+            (Some(store), Ok(memtable)) => store.release(memtable, &self.tables),
+            (_, Ok(_)) => {}
+            (_, Err(held)) => self.retire([Obsolete::Memtable(held)]),
         }
     }
 
@@ -305,8 +316,11 @@ impl Engine {
     /// Creates a spare memtable shortly before the active one is full, so that no writer waits for
     /// the block cache to make room. Drops one that will not be needed soon.
     pub(super) fn tend_spare(&self, tick: u64) {
+        if self.has_part_buffers() {
+            return;
+        }
         let state = self.state.load();
-        let buffers = &state.memtables;
+        let buffers = &state.memtables.of_part(0).memtables;
         let (active, used) = (&buffers[0], buffers[0].used_bytes());
         let (log_id, before) =
             std::mem::replace(&mut *self.jobs.obsolete.seen.lock(), (active.log_id, used));

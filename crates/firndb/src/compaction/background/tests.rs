@@ -45,7 +45,7 @@ fn a_merge_holds_nothing_but_what_it_reads() {
         held,
         "a table that it does not read"
     );
-    let buffer = Arc::downgrade(&engine.state.load().memtables[0]);
+    let buffer = Arc::downgrade(&engine.active());
     db.flush().unwrap();
     engine.remove_obsolete(true);
     assert!(buffer.upgrade().is_none());
@@ -76,7 +76,7 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     engine.tend_spare(1);
     assert!(!has_spare(), "the active buffer is all but empty");
     let fill = |share: f64| {
-        let active = engine.commit.active();
+        let active = engine.active();
         let is_short = || (active.used_bytes() as f64) < active.capacity_bytes() as f64 * share;
         (0_u32..)
             .take_while(|_| is_short())
@@ -106,10 +106,10 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     // It was flushed and is still being read: the next tick comes first.
     drop(engine.jobs.obsolete.spare.lock().take());
     let read = db.get(b"a").unwrap();
-    let flushed = engine.state.load().memtables[1].clone();
+    let flushed = engine.state.load().memtables.of_part(0).memtables[1].clone();
     engine
         .state
-        .rcu(|state| ReadState::clone(state).without_memtable(&flushed));
+        .rcu(|state| ReadState::clone(state).without_memtables(std::slice::from_ref(&flushed)));
     engine.retire([Obsolete::Memtable(flushed)]);
     engine.tend_spare(7);
     assert!(!has_spare(), "it comes back");

@@ -290,7 +290,7 @@ fn merge(id: PartId, part: &Part, level: Level, facts: &Facts<'_>, reason: Reaso
 /// The amount of outstanding work.
 pub(super) fn debt(state: &ReadState, limits: &Limits, tables: &SortedFacts) -> Debt {
     let mut debt = Debt::default();
-    debt.buffers = state.memtables.len().saturating_sub(1);
+    debt.buffers = state.memtables.of_part(0).memtables.len() - 1;
     let overflows = Below::of(state).overflows(tables);
     if !overflows {
         debt.add(&[pressure(tables)]);

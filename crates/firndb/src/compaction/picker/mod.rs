@@ -14,13 +14,14 @@ pub(crate) use self::costs::weigh;
 #[cfg(test)]
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
 pub(crate) use self::partitions::{Sizes, WantedCuts, wanted};
-pub(crate) use self::ranges::measure;
+pub(crate) use self::ranges::{FLUSH_BELOW, measure};
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
 use crate::compaction::plan::{BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId};
 use crate::options::tuning::{PmdbTuning, Tuning};
+use crate::pmdb::BufferFacts;
 use crate::read::state::ReadState;
 use crate::upper::Upper;
 use firn_base::{FileId, Limits, SeqNo};
@@ -31,6 +32,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) busy: &'a BusyTables,
     /// True if a flush is running.
     pub(crate) flushing: bool,
+    /// True if a user waits until all frozen memtables are flushed.
+    pub(crate) flush_all: bool,
     /// True if the flush of the oldest memtable was interrupted, so that some of its entries are in
     /// the structure above the levels.
     pub(crate) flush_begun: bool,
@@ -87,6 +90,14 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     picked.or_else(|| partitions::pick(state, facts).map(|plan| placed(plan, state, facts)))
 }
 
+/// The write buffers of partitions in persistent memory, if they have any.
+fn buffers(pm: Option<&PmFacts>) -> Option<BufferFacts> {
+    match pm {
+        Some(PmFacts::Trees(trees)) => trees.buffers,
+        _ => None,
+    }
+}
+
 /// The sizes at which partitions are divided and joined.
 pub(crate) fn sizes(
     state: &ReadState,
@@ -97,7 +108,7 @@ pub(crate) fn sizes(
 ) -> Sizes {
     match pm {
         None | Some(PmFacts::Lists(_) | PmFacts::Trees(_)) => match ranges {
-            Some(tuning) => ranges::sizes(limits, tuning, buffer_bytes),
+            Some(tuning) => ranges::sizes(limits, tuning, buffer_bytes, buffers(pm)),
             None => Sizes::of(limits),
         },
         Some(PmFacts::Sorted(tables)) => costs::sizes(state, limits, tables, buffer_bytes),
@@ -142,6 +153,9 @@ pub(crate) fn pick_manual_rewrite(
 
 /// The next flush, if one is due.
 pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    if state.memtables.are_by_part() {
+        return ranges::pick_flush(state, facts);
+    }
     let buffer = state.flushable(facts.visible).filter(|_| !facts.flushing)?;
     let how = match state.upper() {
         None => How::Copy,
@@ -154,7 +168,7 @@ pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     };
     Some(Plan {
         medium,
-        ..Plan::flush(buffer.clone(), how)
+        ..Plan::flush(vec![buffer.clone()], how)
     })
 }
 
@@ -168,7 +182,9 @@ pub(crate) fn debt(
     pm: Option<&PmFacts>,
 ) -> Debt {
     let mut debt = Debt::default();
-    debt.buffers = state.memtables.len().saturating_sub(1);
+    if !state.memtables.are_by_part() {
+        debt.buffers = state.memtables.of_part(0).memtables.len() - 1;
+    }
     match pm {
         None | Some(PmFacts::Trees(_)) => {}
         Some(PmFacts::Lists(lists)) => debt.add(&[tiering::pressure(lists, buffer_bytes)]),

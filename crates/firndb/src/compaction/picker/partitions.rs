@@ -178,7 +178,8 @@ fn pick_union(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let parts = &state.parts;
     let at = (1..parts.len()).find(|&i| {
         let (left, right) = (&parts[i - 1], &parts[i]);
-        facts.sizes.are_small(left, right) && is_free(left) && is_free(right)
+        let are_free = is_free(left) && is_free(right) && state.memtables.may_join(i - 1);
+        facts.sizes.are_small(left, right) && are_free
     })?;
     let dropped = Border::Drop(state.layout.cuts()[at - 1].to_vec());
     let id = state.layout.ids()[at - 1];

@@ -17,7 +17,7 @@
 //! the size of one does not.
 
 use super::leveled::{level0_pressure, pick_stale};
-use super::{Facts, Sizes, pick_flush};
+use super::{Facts, Sizes};
 use crate::compaction::hidden::Below;
 use crate::compaction::index::Indexed;
 use crate::compaction::plan::{Border, How, Plan, RangeLevels, Reason};
@@ -26,7 +26,8 @@ use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId, PartRange, TableMeta, evenly};
 use crate::mechanisms;
 use crate::options::tuning::PmdbTuning;
-use crate::pmdb::PmdbStats;
+use crate::memtable::Memtable;
+use crate::pmdb::{BufferFacts, PmdbStats, TreeFacts};
 use crate::read::block_trees::{Scope, tables_of};
 use crate::read::stack::Stack;
 use crate::read::state::{Part, ReadState};
@@ -38,6 +39,12 @@ use std::sync::Arc;
 const RANGES_OF_PARTITION: u64 = 20;
 /// A range is divided once it has so many times the bytes at which a merge divides it.
 const EXCESS: u64 = 2;
+/// Frozen memtables are flushed once fewer eighths of the room for buffers are free.
+pub(crate) const FLUSH_BELOW: u64 = 2;
+/// The frozen memtables of a partition from which they are flushed, because each get searches them.
+const FROZEN_MAX: usize = 8;
+/// Bytes of memtables that are flushed together, by one record.
+const FLUSH_BYTES: u64 = 16 << 20;
 /// The least mean part of a flush that goes into a partition.
 const SLICE_BYTES_MIN: u64 = 256 << 10;
 /// The most partitions.
@@ -323,9 +330,23 @@ fn capacity(limits: &Limits, tuning: &PmdbTuning) -> u64 {
 }
 
 /// The sizes at which partitions are divided and joined, unless the limits name some.
-pub(super) fn sizes(limits: &Limits, tuning: &PmdbTuning, buffer_bytes: u64) -> Sizes {
+pub(super) fn sizes(
+    limits: &Limits,
+    tuning: &PmdbTuning,
+    buffer_bytes: u64,
+    buffers: Option<BufferFacts>,
+) -> Sizes {
     if limits.partitions_max > 1 {
         return Sizes::of(limits);
+    }
+    if let Some(buffers) = buffers {
+        // Half of the room is for full ones.
+        let most = buffers.most_bytes / buffers.buffer_bytes / 2;
+        return Sizes {
+            count_max: PARTITIONS_MAX.min(most as usize).max(1),
+            bytes: capacity(limits, tuning),
+            memory_bytes: u64::MAX,
+        };
     }
     Sizes {
         count_max: PARTITIONS_MAX
@@ -338,10 +359,54 @@ pub(super) fn sizes(limits: &Limits, tuning: &PmdbTuning, buffer_bytes: u64) -> 
 
 /// The next action, if one is due.
 pub(super) fn pick(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
-    pick_flush(state, facts)
+    super::pick_flush(state, facts)
         .or_else(|| pick_index(state, facts, tuning))
         .or_else(|| pick_due(state, facts, tuning))
         .or_else(|| pick_rest(state, facts, tuning))
+}
+
+/// The flush of the memtables of the partitions with the most bytes in frozen ones, if room is
+/// short, a partition has many, or a user asks. Until then they stay, because what is written again
+/// meanwhile is then written once.
+pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let Some(PmFacts::Trees(TreeFacts {
+        buffers: Some(buffers),
+        ..
+    })) = facts.pm
+    else {
+        return None;
+    };
+    if facts.flushing {
+        return None;
+    }
+    let bytes = |memtables: &[Arc<Memtable>]| -> u64 {
+        memtables.iter().map(|memtable| memtable.used_bytes() as u64).sum()
+    };
+    let mut due: Vec<(u64, Vec<Arc<Memtable>>)> = (0..state.layout.ids().len())
+        .map(|part| state.memtables.flushed_with(part, facts.visible))
+        .map(|flushed| (bytes(&flushed), flushed))
+        .filter(|(_, flushed)| !flushed.is_empty())
+        .collect();
+    due.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let is_due = facts.flush_all || buffers.has_less_than(FLUSH_BELOW);
+    if !is_due {
+        due.retain(|(_, flushed)| flushed.len() >= FROZEN_MAX);
+    }
+    let most = FLUSH_BYTES.min(buffers.most_bytes / 8);
+    let mut flushed: Vec<Arc<Memtable>> = Vec::new();
+    let mut flushed_bytes = 0;
+    for (bytes, of_part) in due {
+        if flushed_bytes >= most {
+            break;
+        }
+        // One of several partitions comes with the first of them.
+        let is_new = |memtable: &Arc<Memtable>| !flushed.iter().any(|of| Arc::ptr_eq(of, memtable));
+        let new: Vec<_> = of_part.into_iter().filter(is_new).collect();
+        flushed.extend(new);
+        flushed_bytes += bytes;
+    }
+    flushed.sort_by_key(|memtable| std::cmp::Reverse(memtable.frozen_at()));
+    (!flushed.is_empty()).then(|| Plan::flush(flushed, How::Copy))
 }
 
 /// The partitions, those with the most flushed tables first.

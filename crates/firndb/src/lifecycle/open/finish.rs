@@ -13,16 +13,18 @@ use crate::gate::Gate;
 use crate::lifecycle::owner;
 use crate::lifecycle::stored;
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
-use crate::manifest::{Edit, Level, ManifestWriter, PmPairing};
+use crate::manifest::{Edit, Level, ManifestWriter, PmPairing, PoolEdit};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
 use crate::read::pm_space::NewTable;
 use crate::read::row_cache::RowCache;
+use crate::read::memtables::Memtables;
 use crate::read::state::ReadState;
 use crate::sites;
 use crate::upper::Upper;
 use crate::write::commit::Commit;
+use crate::write::journal::{BufferJournal, Journal};
 use crate::write::write_stall::WriteStall;
 use firn_base::exec::{Executor, Threads};
 use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex};
@@ -43,11 +45,18 @@ impl Recovery {
         let kept = oldest.or(replayed.as_ref().map(|buffer| buffer.first_log));
         let floor = kept.unwrap_or(log_id);
         let sealed = Arc::new(SealedLogs::new(floor));
-        let (log, log_name, manifest) = if self.read_only {
+        let mut pm_buffer = None;
+        let (journal, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
             let (files, counters) = (self.files.clone(), self.counters.clone());
             let manifest = ManifestWriter::read_only(files, counters, version);
             (None, "none: read-only".to_owned(), manifest)
+        } else if let Some(buffers) = self.buffer_journal()? {
+            let name = format!("none: write buffers in pm ({})", buffers.backend_name());
+            let manifest = self.record(None, log_id)?;
+            self.sweep(&manifest);
+            self.write_options();
+            (Some(Journal::Buffers(buffers)), name, manifest)
         } else {
             let (pm, log_name) = self.pm_log_buffer()?;
             let mut log = LogWriter::create(
@@ -56,7 +65,7 @@ impl Recovery {
                 log_id,
                 sealed.clone(),
             )?;
-            let manifest = self.record(log_id, kept)?;
+            let manifest = self.record(Some(log_id), floor)?;
             if let Some(trees) = self
                 .trees
                 .as_ref()
@@ -77,21 +86,15 @@ impl Recovery {
                 log.note_addresses();
             }
             self.write_options();
-            ((Some((log, pm))), log_name, manifest)
+            pm_buffer = pm;
+            (Some(Journal::Log(Box::new(log))), log_name, manifest)
         };
         self.step("record");
-        let active =
-            replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
-        let active = Arc::new(active.continued_in(log_id));
-        // The entries of kept memtables are not in trees or tables yet.
-        let first_kept = self.kept.first().unwrap_or(&active).seqnos();
-        let flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| {
-            SeqNo(first.0.saturating_sub(1))
-        });
-        let kept = self.kept.drain(..).rev();
-        let memtables: Vec<_> = std::iter::once(active.clone()).chain(kept).collect();
-        let state = self.read_state(&manifest, memtables, flushed_through)?;
-        let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
+        let memtables = match self.has_part_buffers() {
+            true => self.part_memtables(manifest.version()),
+            false => self.shared_memtables(replayed, log_id),
+        };
+        let state = self.read_state(&manifest, memtables)?;
         let logs = Logs {
             unrecorded_end: Mutex::new(None),
             ends_synced: AtomicBool::new(true),
@@ -101,8 +104,7 @@ impl Recovery {
             values: self.trees.as_ref().map(|trees| trees.values.clone()),
         };
         let commit = Commit::new(
-            log,
-            active,
+            journal,
             self.last_seqno,
             self.options.limits.group_bytes,
         );
@@ -114,20 +116,44 @@ impl Recovery {
         Ok(self.assemble(commit, manifest, state, logs, readers))
     }
 
+    /// The journal of the write buffers in the pool, if there are any. DURABLE AFTER: everything
+    /// that was recovered is committed.
+    fn buffer_journal(&self) -> Result<Option<BufferJournal>> {
+        let store = self.compaction.pm.as_ref().and_then(PmStore::buffers);
+        let journal = store.map(|store| BufferJournal::begin(store.directory(), self.last_seqno));
+        journal.transpose()
+    }
+
+    /// The memtables that all keys share: that of the newest log, with what was replayed, and those
+    /// of a read-only open.
+    fn shared_memtables(&mut self, replayed: Option<Memtable>, log_id: FileId) -> Memtables {
+        let active =
+            replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
+        let active = Arc::new(active.continued_in(log_id));
+        // The entries of kept memtables are not in trees or tables yet.
+        let first_kept = self.kept.first().unwrap_or(&active).seqnos();
+        let flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| {
+            SeqNo(first.0.saturating_sub(1))
+        });
+        let kept = self.kept.drain(..).rev();
+        let memtables: Vec<_> = std::iter::once(active).chain(kept).collect();
+        for memtable in &memtables {
+            self.tables.add_buffer(memtable.dram_bytes() as u64);
+        }
+        Memtables::shared(memtables, flushed_through)
+    }
+
     /// The first state for readers.
     fn read_state(
         &self,
         manifest: &ManifestWriter,
-        memtables: Vec<Arc<Memtable>>,
-        flushed_through: SeqNo,
+        memtables: Memtables,
     ) -> Result<ReadState> {
-        for memtable in &memtables {
-            self.tables.add_buffer(memtable.capacity_bytes() as u64);
-        }
         let levels = self.options.levels();
+        let flushed_through = memtables.lists().map(|list| list.flushed_through).max();
+        let flushed_through = flushed_through.unwrap_or_default();
         let mut state = ReadState::new(memtables, manifest.version(), &self.tables, levels);
         self.tables.placed_are_swapped_in();
-        state.flushed_through = flushed_through;
         if let Some(trees) = &self.trees {
             state = state.with_upper(Upper::Trees(trees.clone()));
         }
@@ -198,11 +224,11 @@ impl Recovery {
         Ok((buffer, log_name))
     }
 
-    /// Writes the new manifest: the state of the old one, the recovered tables, and the new log.
-    /// Logs from `kept` on stay needed.
-    fn record(&mut self, log_id: FileId, kept: Option<FileId>) -> Result<ManifestWriter> {
+    /// Writes the new manifest: the state of the old one, the recovered tables, and the new log, if
+    /// there is one. Logs from `floor` on stay needed.
+    fn record(&mut self, log: Option<FileId>, floor: FileId) -> Result<ManifestWriter> {
         let is_rebuilt = self.is_rebuilt();
-        let pm = match &self.pm {
+        let pairing = match &self.pm {
             Some(pool) => {
                 let edit_id = self.version.edit_id;
                 let root = pool.commit_with(Fenced::nothing(), |root| {
@@ -222,16 +248,16 @@ impl Recovery {
             last_seqno: Some(self.last_seqno),
             // Rebuilt trees need the logs from their floor on.
             log_floor: (!is_rebuilt)
-                .then_some(kept.unwrap_or(log_id))
+                .then_some(floor)
                 .or(self.spilled.map(|(_, log)| log)),
             evicted_through: self.spilled.map(|(through, _)| through),
-            logs_added: vec![log_id],
+            logs_added: log.into_iter().collect(),
             logs_sealed: std::mem::take(&mut self.replaying.settled),
             add: std::mem::take(&mut self.recovered.tables)
                 .into_iter()
                 .map(|table| (Level::ZERO, table))
                 .collect(),
-            pm: Some(pm),
+            pool: self.pool_edit(pairing),
             ..Edit::default()
         };
         let mut version = self.version.clone();
@@ -252,6 +278,23 @@ impl Recovery {
         )?;
         NewTable::install_all(std::mem::take(&mut self.recovered.placed), &self.tables);
         Ok(manifest)
+    }
+
+    /// What the new manifest says of the pool.
+    fn pool_edit(&self, pairing: PmPairing) -> PoolEdit {
+        let has_buffers = self.has_part_buffers();
+        let mut flushed = Vec::new();
+        if has_buffers && self.recovered.buffers.is_empty() {
+            // Everything is in tables, also what came from logs.
+            let ids = self.version.layout.ids().iter();
+            flushed.extend(ids.map(|&id| (id, self.last_seqno)));
+        }
+        PoolEdit {
+            pairing: Some(pairing),
+            flushed,
+            holds_entries: Some(has_buffers),
+            ..PoolEdit::default()
+        }
     }
 
     /// Removes files that the manifest does not name. A failure does not fail the open.

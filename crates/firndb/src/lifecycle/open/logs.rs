@@ -113,7 +113,8 @@ impl Recovery {
     /// True if the memtable may continue as the active one. It may not if an earlier part of its
     /// log is in a table, because the next replay would bring that part back.
     fn may_continue_buffer(&self) -> bool {
-        self.replaying.stays && self.trees.is_none() && self.recovered.tables.is_empty()
+        let has_memtable = self.trees.is_none() && !self.has_part_buffers();
+        self.replaying.stays && has_memtable && self.recovered.tables.is_empty()
     }
 
     /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed after this

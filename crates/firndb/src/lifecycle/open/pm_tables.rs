@@ -6,6 +6,7 @@ use crate::blade::SortedStore;
 use crate::compaction::pm_store::PmStore;
 use crate::manifest::{BlockTreeMeta, BlockTrees, Place, TableMeta, ranks};
 use crate::options::tuning::Tiering;
+use crate::mechanisms;
 use crate::pmdb::TreeStore;
 use crate::read::pm_space::PmSpace;
 use crate::tlsm::{CutJobs, ListStore};
@@ -58,7 +59,7 @@ impl Recovery {
             }
         }
         self.claim_block_trees()?;
-        let store = self.pm_store()?;
+        let mut store = self.pm_store()?;
         if matches!(store, Some(PmStore::Trees(_))) {
             self.compaction.sst.block_filter_bits = self.options.filter_bits;
         }
@@ -71,7 +72,18 @@ impl Recovery {
             Some(_) => CutJobs::claim(&pool, &self.version, &mut chunks)?,
             None => CutJobs::stale(&pool),
         };
+        let has_buffers = mechanisms::PMDB_BUFFERS.is_on();
+        let buffers = match &store {
+            Some(PmStore::Trees(_)) if has_buffers => Some(self.claim_buffers(&pool)?),
+            _ => None,
+        };
         pool.finish_recovery()?;
+        if let (Some(PmStore::Trees(trees)), Some(found)) = (&mut store, buffers) {
+            let buffers = self.open_buffers(&pool, found)?;
+            Arc::get_mut(trees)
+                .ok_or_else(|| Error::invalid("the trees of an open have one owner"))?
+                .buffers = Some(buffers);
+        }
         cut.settle(&pool, lists.as_deref())?;
         (self.compaction.pm, self.recovered.cut) = (store, cut);
         Ok(())
@@ -204,7 +216,8 @@ impl Recovery {
         let options = &self.options;
         let has_tables = options.lists().is_some() || options.sorted().is_some();
         let has_others = has_tables || options.ranges().is_some();
-        let is_needed = !has_others || self.options.durability == crate::Durability::Power;
+        let is_power = options.durability == crate::Durability::Power;
+        let is_needed = (!has_others || is_power) && !self.has_part_buffers();
         match is_needed {
             true => self.options.limits.pm_log_buffer_bytes,
             false => 0,

@@ -37,7 +37,7 @@ impl World {
         )
         .unwrap();
         World {
-            commit: Commit::new(Some(log), first.clone(), SeqNo(0), 100),
+            commit: Commit::new(Some(Journal::Log(Box::new(log))), SeqNo(0), 100),
             ledger: Mutex::default(),
             buffers: Mutex::new(vec![first]),
         }
@@ -54,16 +54,17 @@ impl World {
         };
         let seed = u64::from(key[0]);
         loop {
-            let buffer = self.commit.active();
+            let buffer = self.buffers.lock()[0].clone();
             let footprint = Footprint::of(entries(), seed);
             let reservation = buffer.reserve(entries(), footprint).unwrap();
-            match self.commit.join(reservation, false)? {
+            match self.commit.join(reservation.into(), false)? {
                 None => {}
                 Some(GroupRole::Follower(group)) => return group.wait(),
                 Some(GroupRole::Leader(group)) => {
-                    return self
-                        .commit
-                        .lead(&group, |log, group, members| self.log(log, group, members));
+                    let write = |journal: &mut Journal, group: &Group, members: &mut Members| {
+                        self.log(journal.log().unwrap(), group, members)
+                    };
+                    return self.commit.lead(&group, write).result;
                 }
             }
         }
@@ -128,8 +129,10 @@ impl World {
     fn switch(&self) {
         let mut queue = self.commit.lock();
         let fresh = Arc::new(Memtable::new(4 << 10, FileId(2)));
-        self.buffers.lock().insert(0, fresh.clone());
-        let full = queue.switch(fresh);
+        let mut buffers = self.buffers.lock();
+        buffers.insert(0, fresh);
+        queue.freeze(&buffers[1]);
+        let full = &buffers[1];
         let last = full.frozen_at();
         assert_eq!(last, Some(SeqNo(queue.next_seqno - 1)));
     }

@@ -1,0 +1,283 @@
+//! Write buffers in persistent memory: walks what their directory names, and makes their lists
+//! anew.
+//!
+//! 1. Entries above the committed number are not there. After an unclean end such entries may lie
+//!    behind the others, and their numbers are given to other entries from now on. So each buffer
+//!    gets its final end before anything is committed, and takes no more writes.
+//! 2. The manifest says how far each partition is flushed. Entries up to that are in tables, or
+//!    were dropped with the tombstones that hid them, so they are left out, whatever the buffers
+//!    have. A buffer without others is free.
+//! 3. All numbers above the greatest of these, up to the committed one, are in buffers. If one is
+//!    missing, it was damaged or is of another moment than the manifest.
+
+use super::Recovery;
+use crate::manifest::Version;
+use crate::memtable::{Memtable, Walked};
+use crate::pmdb::{BufferStore, buffer_bytes, lines_for, list_bytes};
+use crate::read::memtables::{Memtables, Unflushed};
+use firn_base::{Error, FileId, Result, SeqNo, Tag};
+use firn_pm::{Owner, Pool};
+use firn_table::pm_buffer::{BufferDirectory, NamedBuffer, Note, PmBuffer, walk};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A buffer with less than this part of its room left takes no more writes after an open.
+const ROOM_SHARE: usize = 8;
+
+/// What the pool has of write buffers.
+#[derive(Default)]
+pub(super) struct FoundBuffers {
+    directory: Option<Arc<BufferDirectory>>,
+    named: Vec<NamedBuffer>,
+}
+
+/// A buffer with entries that are in no table.
+pub(super) struct RecoveredBuffer {
+    memtable: Arc<Memtable>,
+    /// The indexes of the partitions that it has entries of.
+    parts: Range<usize>,
+    last: SeqNo,
+    end: u64,
+    is_final: bool,
+}
+
+/// Entries of a buffer that are in no table.
+#[derive(Default)]
+struct Entries {
+    keys: Vec<u8>,
+    /// The offset, tag and lengths of each.
+    heads: Vec<(u64, Tag, u32, u32)>,
+    bounds: Option<(Vec<u8>, Vec<u8>)>,
+    last: SeqNo,
+}
+
+impl Entries {
+    fn add(&mut self, found: &Walked<'_>) {
+        self.keys.extend_from_slice(found.key);
+        let lens = (found.key.len() as u32, found.value_len);
+        self.heads.push((found.at, found.tag, lens.0, lens.1));
+        self.last = self.last.max(found.tag.seqno());
+        match &mut self.bounds {
+            None => self.bounds = Some((found.key.to_vec(), found.key.to_vec())),
+            Some((least, _)) if *found.key < **least => *least = found.key.to_vec(),
+            Some((_, most)) if *found.key > **most => *most = found.key.to_vec(),
+            Some(_) => {}
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Walked<'_>> {
+        let mut rest = &self.keys[..];
+        self.heads.iter().map(move |&(at, tag, key_len, value_len)| {
+            let (key, others) = rest.split_at(key_len as usize);
+            rest = others;
+            Walked {
+                at,
+                tag,
+                key,
+                value_len,
+            }
+        })
+    }
+
+    /// The memtable over `buffer` with these entries.
+    fn linked(&self, buffer: PmBuffer) -> Arc<Memtable> {
+        let nodes = self.iter().map(|found| Memtable::relinked_bytes(&found));
+        let bytes = list_bytes(buffer.capacity_bytes()).max(nodes.sum());
+        let memtable = Arc::new(Memtable::in_pm(buffer, bytes as usize));
+        for found in self.iter() {
+            memtable.relink(&found);
+        }
+        memtable
+    }
+}
+
+impl Recovery {
+    /// True if partitions have write buffers in the pool.
+    pub(super) fn has_part_buffers(&self) -> bool {
+        let store = self.compaction.pm.as_ref();
+        store.is_some_and(|store| store.buffers().is_some())
+    }
+
+    /// Claims the buffers that the pool names, before anything else becomes free.
+    pub(super) fn claim_buffers(&self, pool: &Arc<Pool>) -> Result<FoundBuffers> {
+        let Some(directory) = BufferDirectory::find(pool)? else {
+            return Ok(FoundBuffers::default());
+        };
+        let named = directory.named()?.into_iter().collect::<Result<Vec<_>>>()?;
+        for buffer in &named {
+            pool.claim(buffer.extent, Owner::WriteBuffer)?;
+        }
+        Ok(FoundBuffers {
+            directory: Some(Arc::new(directory)),
+            named,
+        })
+    }
+
+    /// Recovers the buffers that were claimed, or makes the directory of a pool without any.
+    pub(super) fn open_buffers(
+        &mut self,
+        pool: &Arc<Pool>,
+        found: FoundBuffers,
+    ) -> Result<BufferStore> {
+        let buffer_bytes = buffer_bytes(pool, self.options.tuning.pmdb.buffer_bytes)?;
+        let last = self.version.last_seqno;
+        let directory = match found.directory {
+            Some(directory) => directory,
+            None => {
+                let lines = lines_for(pool, buffer_bytes);
+                Arc::new(BufferDirectory::create(pool, lines, last)?)
+            }
+        };
+        let committed = directory.committed()?;
+        if !found.named.is_empty() {
+            self.check_moment(pool, committed)?;
+        }
+        self.last_seqno = self.last_seqno.max(committed);
+        let store = BufferStore::new(directory.clone(), buffer_bytes, committed);
+        let (mut numbers, mut unused) = (0, Vec::new());
+        let flushed = self.flushed_most();
+        for named in found.named {
+            let walked = walked(pool, &named, committed, &self.version)?;
+            let above = |head: &&(u64, Tag, u32, u32)| head.1.seqno() > flushed;
+            numbers += walked.entries.heads.iter().filter(above).count() as u64;
+            match recovered(pool, &named, walked, &self.version)? {
+                Some(buffer) => self.recovered.buffers.push(buffer),
+                None => unused.push(named),
+            }
+        }
+        let expected = committed.0.saturating_sub(flushed.0);
+        if !self.recovered.buffers.is_empty() && numbers != expected {
+            let expected = format!("{expected} entries above {flushed}, of which {numbers} are there");
+            return Err(Error::corruption("the write buffers in the pool", 0, expected));
+        }
+        let lines: Vec<u32> = unused.iter().map(|named| named.line).collect();
+        directory.remove(&lines)?;
+        for named in unused {
+            pool.free(named.extent)?;
+        }
+        self.end_buffers(pool, &directory, committed)?;
+        Ok(store)
+    }
+
+    /// Rejects a pool of another moment than the manifest.
+    fn check_moment(&self, pool: &Pool, committed: SeqNo) -> Result<()> {
+        let last = self.version.last_seqno;
+        if committed >= last {
+            return Ok(());
+        }
+        let expected = format!(
+            "the committed number {last} or a later one, as the manifest says, not {committed}; this is an older pool"
+        );
+        let place = format!("the write buffers of the {} pool", pool.backend_name());
+        Err(Error::corruption(place, 0, expected))
+    }
+
+    /// The greatest number through which a partition is flushed.
+    fn flushed_most(&self) -> SeqNo {
+        self.version.flushed.values().copied().max().unwrap_or_default()
+    }
+
+    /// Notes the ends of the recovered buffers: final ones, if they take no more writes.
+    fn end_buffers(
+        &mut self,
+        pool: &Pool,
+        directory: &BufferDirectory,
+        committed: SeqNo,
+    ) -> Result<()> {
+        let buffers = &mut self.recovered.buffers;
+        buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.last));
+        let mut notes = Vec::new();
+        for i in 0..buffers.len() {
+            let (newer, rest) = buffers.split_at_mut(i);
+            let buffer = &mut rest[0];
+            let is_newest = newer.iter().all(|newer| {
+                newer.parts.end <= buffer.parts.start || buffer.parts.end <= newer.parts.start
+            });
+            let left = buffer.memtable.capacity_bytes() - buffer.memtable.used_bytes();
+            let has_room = left > buffer.memtable.capacity_bytes() / ROOM_SHARE;
+            let takes_writes =
+                pool.was_clean() && !buffer.is_final && is_newest && buffer.parts.len() == 1;
+            if !takes_writes || !has_room {
+                buffer.is_final = true;
+                buffer.memtable.freeze(buffer.last);
+            }
+            notes.extend(buffer.memtable.pm_buffer().map(|of| Note {
+                line: of.line(),
+                id: of.id(),
+                through: committed,
+                end: buffer.end,
+                is_final: buffer.is_final,
+            }));
+        }
+        directory.note(&notes)
+    }
+
+    /// The memtables of each partition.
+    pub(super) fn part_memtables(&mut self, version: &Version) -> Memtables {
+        let buffers = std::mem::take(&mut self.recovered.buffers);
+        if let Some(store) = self.compaction.pm.as_ref().and_then(|store| store.buffers()) {
+            for RecoveredBuffer { memtable, .. } in &buffers {
+                store.count_list(memtable, memtable.dram_used_bytes() as u64, &self.tables);
+            }
+        }
+        let list = |(i, id)| {
+            let of_part = buffers.iter().filter(|buffer| buffer.parts.contains(&i));
+            let mut memtables: Vec<_> = of_part.map(|buffer| buffer.memtable.clone()).collect();
+            if memtables.first().is_none_or(|newest| newest.frozen_at().is_some()) {
+                memtables.insert(0, Arc::new(Memtable::placeholder(FileId(0))));
+            }
+            let flushed_through = version.flushed.get(id).copied().unwrap_or_default();
+            Unflushed {
+                memtables,
+                flushed_through,
+            }
+        };
+        Memtables::by_part(version.layout.ids().iter().enumerate().map(list))
+    }
+}
+
+struct WalkedBuffer {
+    entries: Entries,
+    end: u64,
+}
+
+/// Walks a buffer up to the committed number.
+fn walked(
+    pool: &Pool,
+    named: &NamedBuffer,
+    committed: SeqNo,
+    version: &Version,
+) -> Result<WalkedBuffer> {
+    let mut entries = Entries::default();
+    let end = walk(pool, named, 0, committed, |found| {
+        if found.tag.seqno() > version.flushed_of(found.key) {
+            entries.add(&found);
+        }
+        Ok(())
+    })?;
+    Ok(WalkedBuffer { entries, end })
+}
+
+/// The buffer with the entries that were walked; `None` if there are none.
+fn recovered(
+    pool: &Arc<Pool>,
+    named: &NamedBuffer,
+    walked: WalkedBuffer,
+    version: &Version,
+) -> Result<Option<RecoveredBuffer>> {
+    let WalkedBuffer { entries, end } = walked;
+    let Some((least, most)) = &entries.bounds else {
+        return Ok(None);
+    };
+    let layout = &version.layout;
+    let parts = layout.part_of(least)..layout.part_of(most) + 1;
+    let buffer = PmBuffer::new(pool.clone(), named.id, named.line, named.extent, end)?;
+    let memtable = entries.linked(buffer);
+    Ok(Some(RecoveredBuffer {
+        memtable,
+        parts,
+        last: entries.last,
+        end,
+        is_final: named.is_final,
+    }))
+}

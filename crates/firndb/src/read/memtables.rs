@@ -1,0 +1,251 @@
+//! The memtables of a state: one list for all keys or, where each partition has a write buffer of
+//! its own, one for each partition.
+//!
+//! 1. A list is never empty: its first memtable takes writes. If a partition has no buffer yet,
+//!    that one has no room ([`Memtable::placeholder`]).
+//! 2. A list is newest first for each key. Memtables of several lists, which were there before the
+//!    partition was divided, are the oldest of each of them, in the same order.
+
+use crate::manifest::{Layout, PartId};
+use crate::memtable::Memtable;
+use firn_base::SeqNo;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+/// The entries of a key range that are not in tables yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Unflushed {
+    /// Newest first. The first takes writes.
+    pub(crate) memtables: Vec<Arc<Memtable>>,
+    /// Everything up to this sequence number is below the memtables.
+    pub(crate) flushed_through: SeqNo,
+}
+
+/// The memtables of a state.
+#[derive(Debug, Clone)]
+pub(crate) struct Memtables {
+    /// One, or as many as there are partitions.
+    lists: Arc<[Arc<Unflushed>]>,
+    /// True if each partition has a list.
+    by_part: bool,
+}
+
+impl Unflushed {
+    /// The memtable that takes writes.
+    #[inline]
+    pub(crate) fn active(&self) -> &Arc<Memtable> {
+        &self.memtables[0]
+    }
+
+    /// The sequence numbers that a reader at `seqno` covers by searching these memtables: those
+    /// above the first number of the range, up to the last one that is visible to it and in them.
+    #[inline]
+    pub(super) fn searched(&self, seqno: SeqNo) -> RangeInclusive<SeqNo> {
+        // Loaded after the read point: if that is above the end of these memtables, they are known
+        // to be frozen.
+        let last = self.active().frozen_at();
+        self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
+    }
+
+    /// With `fresh` as the memtable that takes writes.
+    fn begun(&self, fresh: Arc<Memtable>) -> Unflushed {
+        let others = self.memtables.iter().filter(|memtable| !memtable.is_placeholder());
+        Unflushed {
+            memtables: std::iter::once(fresh).chain(others.cloned()).collect(),
+            flushed_through: self.flushed_through,
+        }
+    }
+
+    fn without(&self, flushed: &[Arc<Memtable>]) -> Unflushed {
+        let is_flushed = |memtable: &Arc<Memtable>| flushed.iter().any(|of| Arc::ptr_eq(of, memtable));
+        let (gone, left): (Vec<_>, Vec<_>) = self.memtables.iter().cloned().partition(is_flushed);
+        let through = gone.iter().filter_map(|memtable| memtable.frozen_at()).max();
+        Unflushed {
+            memtables: left,
+            flushed_through: through.map_or(self.flushed_through, |through| through.max(self.flushed_through)),
+        }
+    }
+
+    fn has(&self, memtable: &Arc<Memtable>) -> bool {
+        self.memtables.iter().any(|other| Arc::ptr_eq(other, memtable))
+    }
+}
+
+impl Memtables {
+    /// One list for all keys.
+    pub(crate) fn shared(memtables: Vec<Arc<Memtable>>, flushed_through: SeqNo) -> Memtables {
+        let all = Unflushed {
+            memtables,
+            flushed_through,
+        };
+        Memtables {
+            lists: Arc::new([Arc::new(all)]),
+            by_part: false,
+        }
+    }
+
+    /// A list for each partition, in key order.
+    pub(crate) fn by_part(lists: impl IntoIterator<Item = Unflushed>) -> Memtables {
+        Memtables {
+            lists: lists.into_iter().map(Arc::new).collect(),
+            by_part: true,
+        }
+    }
+
+    /// True if each partition has a list.
+    #[inline]
+    pub(crate) fn are_by_part(&self) -> bool {
+        self.by_part
+    }
+
+    /// The list that has the entries of `key`.
+    #[inline]
+    pub(crate) fn of(&self, layout: &Layout, key: &[u8]) -> &Unflushed {
+        match &*self.lists {
+            [all] => all,
+            lists => &lists[layout.part_of(key)],
+        }
+    }
+
+    /// The list of the partition with index `part`.
+    pub(crate) fn of_part(&self, part: usize) -> &Unflushed {
+        match &*self.lists {
+            [all] => all,
+            lists => &lists[part],
+        }
+    }
+
+    /// The lists: one, or one for each partition in key order.
+    pub(crate) fn lists(&self) -> impl ExactSizeIterator<Item = &Unflushed> + DoubleEndedIterator {
+        self.lists.iter().map(|list| &**list)
+    }
+
+    /// All memtables, each once.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        // One of several lists is in neighbours.
+        let is_new = |i: usize, memtable: &Arc<Memtable>| i == 0 || !self.lists[i - 1].has(memtable);
+        let lists = self.lists.iter().enumerate();
+        lists.flat_map(move |(i, list)| list.memtables.iter().filter(move |memtable| is_new(i, memtable)))
+    }
+
+    /// The approximate number of entries, of which readers see those up to `visible`.
+    pub(crate) fn entries(&self, visible: SeqNo) -> u64 {
+        match self.by_part {
+            false => visible.0.saturating_sub(self.lists[0].flushed_through.0),
+            true => self.iter().map(|memtable| memtable.entries()).sum(),
+        }
+    }
+
+    /// With `fresh` as the memtable that takes writes in `lists`. What took them is to be frozen, so
+    /// other lists in which it did get a placeholder.
+    pub(crate) fn with_fresh(&self, lists: Range<usize>, fresh: &Arc<Memtable>) -> Memtables {
+        let full: Vec<_> = self.lists[lists.clone()].iter().map(|list| list.active()).collect();
+        let is_full = |list: &Unflushed| full.iter().any(|full| Arc::ptr_eq(full, list.active()));
+        let other = || Arc::new(Memtable::placeholder(fresh.log_id));
+        let list = |(i, list): (usize, &Arc<Unflushed>)| match lists.contains(&i) {
+            true => Arc::new(list.begun(fresh.clone())),
+            false if is_full(list) => Arc::new(list.begun(other())),
+            false => list.clone(),
+        };
+        Memtables {
+            lists: self.lists.iter().enumerate().map(list).collect(),
+            by_part: self.by_part,
+        }
+    }
+
+    /// The memtables to be flushed with those of list `at`: its frozen ones whose entries are all
+    /// visible and, of each list that has one of them, all that are older. Newest first.
+    pub(crate) fn flushed_with(&self, at: usize, visible: SeqNo) -> Vec<Arc<Memtable>> {
+        let is_ready = |memtable: &&Arc<Memtable>| {
+            let last = memtable.frozen_at();
+            !memtable.is_placeholder() && last.is_some_and(|last| last <= visible)
+        };
+        let ready = self.of_part(at).memtables.iter().filter(is_ready);
+        let mut flushed: Vec<Arc<Memtable>> = ready.cloned().collect();
+        let mut seen = 0;
+        while seen < flushed.len() {
+            let of = flushed[seen].clone();
+            for list in self.lists.iter().filter(|list| list.has(&of)) {
+                let older = list.memtables.iter().skip_while(|memtable| !Arc::ptr_eq(memtable, &of));
+                for memtable in older.skip(1) {
+                    if !flushed.iter().any(|known| Arc::ptr_eq(known, memtable)) {
+                        flushed.push(memtable.clone());
+                    }
+                }
+            }
+            seen += 1;
+        }
+        flushed.sort_by_key(|memtable| std::cmp::Reverse(memtable.frozen_at()));
+        flushed
+    }
+
+    /// Without `flushed`, whose entries are below the memtables now.
+    pub(crate) fn without(&self, flushed: &[Arc<Memtable>]) -> Memtables {
+        self.changed(|list| {
+            let has_any = flushed.iter().any(|memtable| list.has(memtable));
+            has_any.then(|| list.without(flushed))
+        })
+    }
+
+    /// The lists of the partitions of `layout`, where those of `before` were.
+    pub(crate) fn divided_as(&self, before: &Layout, layout: &Layout) -> Memtables {
+        if !self.by_part || layout.has_parts_of(before) {
+            return self.clone();
+        }
+        let list = |i: usize| {
+            let was = before.overlapping(layout.range(i));
+            match was.len() {
+                1 => self.lists[was.start].clone(),
+                _ => Arc::new(joined(was.map(|j| &*self.lists[j]))),
+            }
+        };
+        Memtables {
+            lists: (0..layout.ids().len()).map(list).collect(),
+            by_part: true,
+        }
+    }
+
+    /// True if list `at` and the next may become one: how far they are flushed differs, so neither
+    /// has an entry.
+    pub(crate) fn may_join(&self, at: usize) -> bool {
+        let lists = &self.lists[at.min(self.lists.len() - 1)..][..2.min(self.lists.len())];
+        let mut memtables = lists.iter().flat_map(|list| &list.memtables);
+        !self.by_part || memtables.all(|memtable| memtable.is_placeholder())
+    }
+
+    /// The greatest number through which each partition of `layout` is flushed.
+    pub(crate) fn flushed_through<'a>(
+        &'a self,
+        layout: &'a Layout,
+    ) -> impl Iterator<Item = (PartId, SeqNo)> + 'a {
+        let lists = self.lists.iter().map(|list| list.flushed_through);
+        layout.ids().iter().copied().zip(lists)
+    }
+
+    fn changed(&self, change: impl Fn(&Unflushed) -> Option<Unflushed>) -> Memtables {
+        let list = |list: &Arc<Unflushed>| change(list).map_or_else(|| list.clone(), Arc::new);
+        Memtables {
+            lists: self.lists.iter().map(list).collect(),
+            by_part: self.by_part,
+        }
+    }
+}
+
+/// The lists of neighbours that are joined. REQUIRES: none of the first memtables takes writes.
+fn joined<'a>(lists: impl Iterator<Item = &'a Unflushed>) -> Unflushed {
+    let mut all: Option<Unflushed> = None;
+    for list in lists {
+        let Some(all) = &mut all else {
+            all = Some(list.clone());
+            continue;
+        };
+        let new = list.memtables.iter().filter(|memtable| !all.has(memtable));
+        let new: Vec<_> = new.filter(|memtable| !memtable.is_placeholder()).cloned().collect();
+        // What they have in common is the oldest of both.
+        let common = all.memtables.iter().position(|memtable| list.has(memtable));
+        let at = common.unwrap_or(all.memtables.len());
+        all.memtables.splice(at..at, new);
+        all.flushed_through = all.flushed_through.max(list.flushed_through);
+    }
+    all.unwrap_or_else(|| unreachable!("a partition overlaps one"))
+}
