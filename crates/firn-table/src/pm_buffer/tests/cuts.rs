@@ -198,6 +198,61 @@ fn without_a_final_end_a_cut_group_would_come_alive() {
     assert_eq!(walked(&again, &old).unwrap(), (vec![1, 2, 3], end));
 }
 
+/// An open after a cut group is cut itself, at every store, and repeated.
+#[test]
+fn an_open_that_is_cut_is_repeated() {
+    let world = World::new(BYTES);
+    let buffers = [world.buffer(7, 1), world.buffer(8, 1)];
+    world.group(&[(&buffers[0], 1..=3), (&buffers[1], 4..=5)]);
+    let (_, first) = buffers[0].append(&mut staged(6..=6), SeqNo(6)).unwrap();
+    let (_, second) = buffers[1].append(&mut staged(7..=9), SeqNo(7)).unwrap();
+    let _fenced = world.pool.fence(&TEST, [first, second]);
+    let start = world.sim.durable();
+    for (mode, seed) in [(Mode::Adr, 1), (Mode::TornAdr, 2), (Mode::Eadr, 3)] {
+        let explorer = Explorer {
+            mode,
+            seed,
+            at_every_store: true,
+            lint: false,
+            start: Some(start.clone()),
+            ..Explorer::new(BYTES)
+        };
+        let open = |sim: &SimRegion| {
+            next_session(reopened(sim.clone())?, 1).map_err(Error::invalid)?;
+            sim.end_operation();
+            Ok(())
+        };
+        let told = |error: Error| error.to_string();
+        let check = |image: &CrashImage<'_>| {
+            let world = reopened(image.sim.clone()).map_err(told)?;
+            let committed = world.directory.committed().map_err(told)?.0;
+            if committed != 15 && (committed != 5 || image.operations > 0) {
+                return Err(format!("{committed} is committed"));
+            }
+            for named in world.directory.named().map_err(told)? {
+                let named = named.map_err(told)?;
+                let wanted: Vec<u64> = match named.id.0 {
+                    7 => (1..=3).collect(),
+                    8 => (4..=5).collect(),
+                    _ => (6..=committed).collect(),
+                };
+                let (found, _) = walked(&world, &named).map_err(told)?;
+                if found != wanted {
+                    return Err(format!("{found:?} in buffer {}", named.id));
+                }
+            }
+            match committed {
+                5 if all_named(&world.directory).len() == 2 => next_session(world, 1),
+                _ => Ok(()),
+            }
+        };
+        let report = explorer
+            .run(open, check)
+            .unwrap_or_else(|failure| panic!("{mode:?}, {failure}"));
+        assert!(report.images > 20, "{mode:?}: {report:?}");
+    }
+}
+
 /// Names buffers with two ids in turn in one extent and line. Removing the first is an operation.
 fn in_turn(sim: &SimRegion) -> Result<()> {
     let directory = BufferDirectory::create(&opened(sim)?, 1, SeqNo(0))?;
