@@ -1,5 +1,5 @@
-//! Tests write buffers: round trips, walks, lines, refusals and costs here; power cuts and damage in
-//! separate files.
+//! Tests write buffers: round trips, walks, lines, refusals and costs here; power cuts and damage
+//! in separate files.
 
 mod cuts;
 mod damage;

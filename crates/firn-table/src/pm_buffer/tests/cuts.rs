@@ -70,8 +70,8 @@ fn script(sim: &SimRegion) -> Result<()> {
     Ok(())
 }
 
-/// Checks that each buffer has exactly the groups up to the committed number, and returns the number
-/// of these groups.
+/// Checks that each buffer has exactly the groups up to the committed number, and returns the
+/// number of these groups.
 fn whole_groups(world: &World) -> Result<usize, String> {
     let told = |error: Error| error.to_string();
     let committed = world.directory.committed().map_err(told)?.0;
