@@ -11,6 +11,7 @@
     reason = "all menders have one signature, and that of CURRENT changes the length"
 )]
 
+mod buffers;
 mod directory;
 mod if_tree;
 mod in_pool;
@@ -42,7 +43,7 @@ pub struct Target {
 }
 
 /// All decoders.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     log::FRAME,
     log::LOG,
     log::HALF,
@@ -58,6 +59,7 @@ pub const TARGETS: [Target; 16] = [
     lists::LISTS,
     sorted::SORTED,
     if_tree::IF_TREE,
+    buffers::BUFFERS,
     directory::DIRECTORY,
 ];
 

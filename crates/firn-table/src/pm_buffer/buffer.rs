@@ -78,9 +78,14 @@ impl PmBuffer {
     }
 
     /// Completes the staged entries with numbers from `first` on, and appends them with one copy.
-    /// Returns the offset of the first entry. A value lies behind its entry's header and key. REQUIRES:
-    /// `first` is above all numbers in the buffer. Committed once the returned token is fenced and
-    /// the directory's word, with the last of the numbers or a greater one, is durable.
+    /// Returns the offset of the first entry. A value lies behind its entry's header and key.
+    /// Committed once the returned token is fenced and the directory's word, with the last of the
+    /// numbers or a greater one, is durable.
+    ///
+    /// REQUIRES: `first` is above all numbers in the buffer, and the buffer was not noted final. If
+    /// the group that these entries belong to fails, the buffer is noted final at the returned
+    /// offset before anything else is committed, because a greater committed number would bring
+    /// them to life.
     ///
     /// # Errors
     /// `Invalid` if they do not fit behind the others, or the numbers pass the largest one. Nothing
@@ -119,7 +124,8 @@ impl PmBuffer {
         }
     }
 
-    /// Borrows the value of entry `seqno`, which begins at `entry_at`. The key is not checked again.
+    /// Borrows the value of entry `seqno`, which begins at `entry_at`. The key is not checked
+    /// again.
     ///
     /// # Errors
     /// `Corruption` if another entry or none is there, or the value is damaged.

@@ -34,6 +34,8 @@ use firn_pm::{
 };
 use std::sync::Arc;
 
+/// The name of the directory in errors.
+const PLACE: &str = "the write buffer directory in the pool";
 /// The kind of the root entry that names the directory.
 const KIND: u16 = 0;
 /// Reads of a line that a writer changes meanwhile, before it counts as damaged.
@@ -83,8 +85,8 @@ pub struct Note {
 }
 
 impl BufferDirectory {
-    /// Creates a directory with at least `lines` lines, all free. DURABLE AFTER: the directory, with
-    /// `committed` as the committed number.
+    /// Creates a directory with at least `lines` lines, all free. DURABLE AFTER: the directory,
+    /// with `committed` as the committed number.
     ///
     /// # Errors
     /// `NoSpace` if the pool has no room; `Invalid` if it has a directory already, or for more
@@ -148,7 +150,7 @@ impl BufferDirectory {
         let extent = entry.extent.filter(|extent| extent.len >= least);
         let Some(extent) = extent else {
             let expected = "a root entry with the extent of the directory";
-            return Err(Error::corruption(place(), 0, expected));
+            return Err(Error::corruption(PLACE, 0, expected));
         };
         let directory = BufferDirectory::over(pool, extent);
         let mut free = Vec::new();
@@ -220,8 +222,8 @@ impl BufferDirectory {
         Ok(())
     }
 
-    /// All buffers that lines name, in the order of lines. A line that is damaged is an error in its
-    /// place: `Corruption`.
+    /// All buffers that lines name, in the order of lines. A line that is damaged is an error in
+    /// its place: `Corruption`.
     ///
     /// # Errors
     /// The error of reading the pool.
@@ -319,9 +321,9 @@ impl BufferDirectory {
         Ok(())
     }
 
-    /// Makes notes of buffers, with two fences for all of them. REQUIRES: the entries below each end
-    /// are committed. DURABLE AFTER: the notes. A cut leaves the old note of each buffer, the new
-    /// one, or the new number with the old end.
+    /// Makes notes of buffers, with two fences for all of them. REQUIRES: the entries below each
+    /// end are committed. DURABLE AFTER: the notes. A cut leaves the old note of each buffer, the
+    /// new one, or the new number with the old end.
     ///
     /// # Errors
     /// `Invalid` if a line does not name the buffer, or for an end or a number that it cannot hold.
@@ -422,13 +424,8 @@ impl BufferDirectory {
 
     #[cold]
     fn damaged(&self, at: u64, expected: &str) -> Error {
-        Error::corruption(place(), self.extent.offset.get() + at, expected)
+        Error::corruption(PLACE, self.extent.offset.get() + at, expected)
     }
-}
-
-/// The name of the directory in errors.
-fn place() -> &'static str {
-    "the write buffer directory in the pool"
 }
 
 fn check_seqno(seqno: SeqNo) -> Result<()> {

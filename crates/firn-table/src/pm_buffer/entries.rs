@@ -119,9 +119,12 @@ pub struct WalkedEntry<'a> {
 }
 
 /// Walks the entries of a buffer from the one at `from` on, and calls `each` with those whose
-/// numbers are at most `committed`. Returns the offset after the last of them. It ends at the end of
-/// the extent, at a final end, at the first bytes that are no entry of this buffer, or at a greater
-/// number. Values are not read.
+/// numbers are at most `committed`. Returns the offset after the last of them.
+///
+/// A walk ends at the end of the extent, at a final end, at the first bytes that are no entry of
+/// this buffer, or at a greater number. It reads no values. Rot in a committed entry above the
+/// noted end looks like the end of the buffer; a caller that gives out every number once can tell,
+/// because one is then missing.
 ///
 /// # Errors
 /// `Corruption` if it ends below the noted end, or for an entry that contradicts itself although

@@ -10,9 +10,9 @@
 //! word       56 bits << 8 | CRC-8
 //! flags      1: the end is final
 //! buffer     entry ..., each at a multiple of 8, in one extent
-//! entry      CRC-32C of the rest of the header and the key: u32 | CRC-32C of the value, tied to the
-//!            sequence number: u32 | tag: u64 | bytes of the value: u32 | bytes of the key: u16
-//!            | 0: u16 | key | value | zeros
+//! entry      CRC-32C of the rest of the header and the key: u32 | CRC-32C of the value, tied to
+//!            the sequence number: u32 | tag: u64 | bytes of the value: u32
+//!            | bytes of the key: u16 | 0: u16 | key | value | zeros
 //! ```
 //! 1. A word is 8 aligned bytes, so a cut leaves the old one or the new one.
 //! 2. A CRC-8 is salted with the pool's uuid, the number of the line, which of its words it is and
