@@ -267,7 +267,8 @@ impl Memtable {
     pub(crate) fn used_bytes(&self) -> usize {
         match &self.home {
             Home::Pm(place) => place.used_bytes(),
-            Home::Arena | Home::Nowhere => self.list.arena.used(),
+            Home::Arena => self.list.arena.used(),
+            Home::Nowhere => 0,
         }
     }
 
@@ -275,7 +276,8 @@ impl Memtable {
     pub(crate) fn capacity_bytes(&self) -> usize {
         match &self.home {
             Home::Pm(place) => place.buffer.capacity_bytes() as usize,
-            Home::Arena | Home::Nowhere => self.list.arena.capacity(),
+            Home::Arena => self.list.arena.capacity(),
+            Home::Nowhere => 0,
         }
     }
 

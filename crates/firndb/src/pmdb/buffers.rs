@@ -149,7 +149,8 @@ impl BufferStore {
         (bytes, list): (u64, u64),
         tables: &TableCache,
     ) -> Result<Option<Memtable>> {
-        let bytes = bytes.max(self.buffer_bytes).next_multiple_of(GRANULE_BYTES);
+        let least = bytes.next_multiple_of(GRANULE_BYTES);
+        let bytes = least.max(self.buffer_bytes);
         let facts = self.facts();
         // One that is larger than all of the room gets what there is, once no other takes any.
         if facts.used_bytes > 0 && facts.used_bytes + bytes > facts.most_bytes {
@@ -157,15 +158,23 @@ impl BufferStore {
             return Ok(None);
         }
         let pool = self.directory.pool();
+        // Trees may leave only pieces.
+        let smaller = || pool.alloc_up_to(least, bytes, Owner::WriteBuffer);
         let extent = match pool.alloc(bytes, Owner::WriteBuffer) {
-            Err(error) if error.kind() == ErrorKind::NoSpace && facts.used_bytes > 0 => {
+            Err(error) if error.kind() != ErrorKind::NoSpace => return Err(error),
+            Err(_) if facts.used_bytes >= 2 * self.buffer_bytes => {
                 self.refused.add(1);
                 return Ok(None);
             }
-            Err(error) => {
-                let why = "the write buffer of a batch; split it, or raise pm.size";
-                return Err(error.context(why));
-            }
+            Err(_) => match smaller() {
+                Err(error) if error.kind() == ErrorKind::NoSpace && facts.used_bytes > 0 => {
+                    self.refused.add(1);
+                    return Ok(None);
+                }
+                other => other.map_err(|error| {
+                    error.context("the write buffer of a batch; split it, or raise pm.size")
+                })?,
+            },
             Ok(extent) => extent,
         };
         let noted = *self.noted.lock();

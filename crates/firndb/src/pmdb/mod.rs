@@ -6,5 +6,5 @@ mod stats;
 mod trees;
 
 pub use stats::{BlockTreeStats, PmdbStats};
-pub(crate) use buffers::{BUFFER_BYTES_MIN, BufferFacts, BufferStore, buffer_bytes, lines_for, list_bytes};
+pub(crate) use buffers::{BufferFacts, BufferStore, buffer_bytes, lines_for, list_bytes};
 pub(crate) use trees::{TreeFacts, TreeStore};
