@@ -252,18 +252,7 @@ impl BufferDirectory {
 
     /// The words of a line as they were at one moment.
     fn read_line(&self, line: u32) -> Result<[u64; LINE_WORDS]> {
-        let mut words = [0; LINE_WORDS];
-        for _ in 0..READS_MAX {
-            words[0] = self.pool.load_u64(self.at(line, ID_AT)?)?;
-            // From the last to the first, so that an end is not newer than its number.
-            for (number, word) in words.iter_mut().enumerate().skip(1).rev() {
-                *word = self.pool.load_u64(self.at(line, number as u64 * 8)?)?;
-            }
-            if self.pool.load_u64(self.at(line, ID_AT)?)? == words[0] {
-                break;
-            }
-        }
-        Ok(words)
+        settled(|number| self.pool.load_u64(self.at(line, number as u64 * 8)?))
     }
 
     fn could_allocate(&self, extent: Extent) -> bool {
@@ -435,4 +424,21 @@ fn check_seqno(seqno: SeqNo) -> Result<()> {
             "{seqno} is above the largest sequence number"
         ))),
     }
+}
+
+/// The words of a line, by loads of single words beside a writer. An end is not newer than its
+/// number.
+pub(super) fn settled(mut load: impl FnMut(usize) -> Result<u64>) -> Result<[u64; LINE_WORDS]> {
+    let mut words = [0; LINE_WORDS];
+    for _ in 0..READS_MAX {
+        words[0] = load(0)?;
+        // From the last to the first, so that the end is loaded before its number.
+        for (number, word) in words.iter_mut().enumerate().skip(1).rev() {
+            *word = load(number)?;
+        }
+        if load(0)? == words[0] {
+            break;
+        }
+    }
+    Ok(words)
 }

@@ -5,6 +5,7 @@ mod cuts;
 mod damage;
 
 use super::*;
+use firn_base::seed::Seed;
 use firn_base::site::TEST;
 use firn_base::{Error, ErrorKind, FileId, Kind, Result, SeqNo, Tag};
 use firn_pm::sim::{Mode, SimRegion};
@@ -529,4 +530,71 @@ fn instructions_per_step_are_as_checked_in() {
     assert_eq!(count(&notes), (4, 2), "of two notes");
     let remove = || world.directory.remove(&[0, 1]).unwrap();
     assert_eq!(count(&remove), (2, 1), "of two removals");
+}
+
+/// The words of line 0 after each store of a writer that notes buffer 1, removes it, and names and
+/// notes buffer 2. A note of step `n` has the number `n` and the end `8 * n`.
+fn stores_of_a_line() -> Vec<[u64; layout::LINE_WORDS]> {
+    let line = |id: u64, step: u64| {
+        let line = layout::Line {
+            id: FileId(id),
+            extent: Extent::new((4 + id) * G, id * G),
+            through: SeqNo(step),
+            end: 8 * step,
+            is_final: false,
+        };
+        let mut words = [layout::id_word(line.id); layout::LINE_WORDS];
+        let payload = line.payload(&UUID, 0);
+        for (word, bytes) in words[1..].iter_mut().zip(payload.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        words
+    };
+    let mut states = vec![line(1, 1)];
+    let mut store = |number: usize, word: u64| {
+        let mut words = states[states.len() - 1];
+        words[number] = word;
+        states.push(words);
+    };
+    let (through, end) = (layout::THROUGH_AT as usize / 8, layout::END_AT as usize / 8);
+    for id in 1..=2 {
+        for step in 2..=4 {
+            store(through, line(id, step)[through]);
+            store(end, line(id, step)[end]);
+        }
+        store(0, 0);
+        let next = line(id + 1, 1);
+        (1..layout::LINE_WORDS).for_each(|number| store(number, next[number]));
+        store(0, next[0]);
+    }
+    states
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_a_line_as_it_was_at_one_moment() {
+    let (states, mut seed) = (stores_of_a_line(), Seed::new(1));
+    let (mut free, mut retried) = (0, 0);
+    for round in 0..30_000 {
+        // Some stores between any two loads.
+        let (mut at, mut loads) = (seed.below(states.len() as u64) as usize, 0);
+        let read = directory::settled(|number| {
+            let stores = if seed.one_in(1 + round % 4) {
+                seed.below(9)
+            } else {
+                0
+            };
+            at = (at + stores as usize).min(states.len() - 1);
+            loads += 1;
+            Ok(states[at][number])
+        });
+        retried += usize::from(loads > layout::LINE_WORDS + 1);
+        match layout::Line::decode(&read.unwrap(), &UUID, 0).unwrap() {
+            None => free += 1,
+            Some(line) => assert!(line.end <= 8 * line.through.0, "{line:?}"),
+        }
+    }
+    assert!(
+        free > 100 && retried > 100,
+        "{free} free, {retried} read again"
+    );
 }
