@@ -348,6 +348,7 @@ fn with_pool(bytes: u64) -> impl Fn(&mut Options) {
         stacks(options);
         options.pm = Some(PmConfig::volatile(0));
         options.environment.memory = Some(SimRegion::new(bytes, Mode::Adr));
+        options.tuning.pmdb.buffer_bytes = Some(16 << 10);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The write buffers' part of the pool.
 //!
 //! Buffers and trees share the pool. Trees come first, because each get uses them: buffers leave
-//! room for those that are there to grow by a quarter. So the buffers' part shrinks as data grows.
+//! room for those that are there to grow by a quarter. So the buffers' part shrinks as data grows,
+//! down to two buffers, for which room is set aside.
 
 use crate::memtable::Memtable;
 use crate::read::memtables::Memtables;
@@ -9,7 +10,7 @@ use crate::read::table_run::TableCache;
 use firn_base::count::Counter;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
-use firn_pm::{GRANULE_BYTES, Owner, Pool};
+use firn_pm::{Extent, GRANULE_BYTES, Headroom, Owner, Pool};
 use firn_table::pm_buffer::{BufferDirectory, Note, PmBuffer};
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub(crate) struct BufferFacts {
     pub(crate) most_bytes: u64,
     /// Bytes that a write waits for.
     pub(crate) wanted_bytes: u64,
+    /// Bytes of the pool that nothing takes.
+    pub(crate) free_bytes: u64,
     /// Bytes of a buffer of the usual size.
     pub(crate) buffer_bytes: u64,
 }
@@ -42,7 +45,7 @@ impl BufferFacts {
     /// True if fewer than so many eighths of the room are free, or less than a write waits for.
     pub(crate) fn has_less_than(&self, eighths: u64) -> bool {
         let wanted = (self.most_bytes * eighths / 8).max(self.wanted_bytes);
-        self.used_bytes + wanted > self.most_bytes
+        self.used_bytes + wanted > self.most_bytes || self.wanted_bytes > self.free_bytes
     }
 }
 
@@ -52,6 +55,8 @@ pub(crate) struct BufferStore {
     buffer_bytes: u64,
     /// Bytes that a write waits for.
     wanted_bytes: AtomicU64,
+    /// What is missing of the least room.
+    set_aside: Mutex<Option<Headroom>>,
     /// The number with which buffers were noted last.
     noted: Mutex<SeqNo>,
     /// Bytes of the lists, and those taken from the block cache for them.
@@ -103,16 +108,29 @@ impl BufferStore {
         buffer_bytes: u64,
         noted: SeqNo,
     ) -> BufferStore {
-        BufferStore {
+        let store = BufferStore {
             directory,
             buffer_bytes,
             wanted_bytes: AtomicU64::new(0),
+            set_aside: Mutex::default(),
             noted: Mutex::new(noted),
             lists: Mutex::default(),
             begun: Counter::default(),
             begun_bytes: Counter::default(),
             refused: Counter::default(),
-        }
+        };
+        store.set_aside(&mut store.set_aside.lock());
+        store
+    }
+
+    /// Sets aside what is missing of room for two buffers, as far as it is there.
+    fn set_aside(&self, held: &mut Option<Headroom>) {
+        drop(held.take());
+        let pool = self.directory.pool();
+        let facts = self.facts();
+        let missing = (2 * self.buffer_bytes).saturating_sub(facts.used_bytes);
+        // None if another took it at this moment.
+        *held = pool.reserve(missing.min(facts.free_bytes)).ok();
     }
 
     /// The directory of the buffers.
@@ -128,14 +146,21 @@ impl BufferStore {
         BufferFacts {
             used_bytes: usage.live(Owner::WriteBuffer) - self.directory.bytes(),
             most_bytes: usage.pool_bytes.saturating_sub(kept).max(least),
+            free_bytes: usage.free_bytes,
             wanted_bytes: self.wanted_bytes.load(Ordering::Relaxed),
             buffer_bytes: self.buffer_bytes,
         }
     }
 
-    /// Says that a write waits for `bytes`; 0 once it has them.
+    /// Says that a write waits for a buffer for `bytes`.
     pub(crate) fn want(&self, bytes: u64) {
+        let bytes = bytes.max(self.buffer_bytes);
         self.wanted_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that no write waits any more.
+    pub(crate) fn want_none(&self) {
+        self.wanted_bytes.store(0, Ordering::Relaxed);
     }
 
     /// A memtable for entries of `bytes` in a buffer, and for a list of `list` bytes, or more.
@@ -157,26 +182,16 @@ impl BufferStore {
             self.refused.add(1);
             return Ok(None);
         }
-        let pool = self.directory.pool();
-        // Trees may leave only pieces.
-        let smaller = || pool.alloc_up_to(least, bytes, Owner::WriteBuffer);
-        let extent = match pool.alloc(bytes, Owner::WriteBuffer) {
-            Err(error) if error.kind() != ErrorKind::NoSpace => return Err(error),
-            Err(_) if facts.used_bytes >= 2 * self.buffer_bytes => {
-                self.refused.add(1);
-                return Ok(None);
-            }
-            Err(_) => match smaller() {
-                Err(error) if error.kind() == ErrorKind::NoSpace && facts.used_bytes > 0 => {
-                    self.refused.add(1);
-                    return Ok(None);
-                }
-                other => other.map_err(|error| {
-                    error.context("the write buffer of a batch; split it, or raise pm.size")
-                })?,
-            },
-            Ok(extent) => extent,
+        let mut set_aside = self.set_aside.lock();
+        drop(set_aside.take());
+        let extent = self.alloc((least, bytes), facts.used_bytes);
+        self.set_aside(&mut set_aside);
+        drop(set_aside);
+        let Some(extent) = extent? else {
+            self.refused.add(1);
+            return Ok(None);
         };
+        let pool = self.directory.pool();
         let noted = *self.noted.lock();
         let line = match self.directory.name(id, extent, noted) {
             Ok(Some(line)) => line,
@@ -192,6 +207,28 @@ impl BufferStore {
         let memtable = Memtable::in_pm(buffer, list.max(list_bytes(bytes)) as usize);
         self.count_list(&memtable, memtable.dram_bytes() as u64, tables);
         Ok(Some(memtable))
+    }
+
+    /// An extent of the second of `bytes`, or of at least the first if there are few others; `None`
+    /// if others have to go first.
+    fn alloc(&self, (least, most): (u64, u64), used_bytes: u64) -> Result<Option<Extent>> {
+        let pool = self.directory.pool();
+        let is_full = |error: &Error| error.kind() == ErrorKind::NoSpace;
+        match pool.alloc(most, Owner::WriteBuffer) {
+            Err(error) if is_full(&error) && used_bytes >= 2 * self.buffer_bytes => Ok(None),
+            // Trees may leave only pieces.
+            Err(error) if is_full(&error) => {
+                match pool.alloc_up_to(least, most, Owner::WriteBuffer) {
+                    Err(error) if is_full(&error) && used_bytes > 0 => Ok(None),
+                    Err(error) => {
+                        let why = "the write buffer of a batch; split it, or raise pm.size";
+                        Err(error.context(why))
+                    }
+                    Ok(extent) => Ok(Some(extent)),
+                }
+            }
+            allocated => allocated.map(Some),
+        }
     }
 
     /// Counts `bytes` as the memory of the list of `memtable`.
@@ -247,5 +284,6 @@ impl BufferStore {
             // The next open frees it.
             tracing::warn!(%error, "the space of a write buffer stays taken");
         }
+        self.set_aside(&mut self.set_aside.lock());
     }
 }

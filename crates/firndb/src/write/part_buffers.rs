@@ -116,7 +116,7 @@ impl Engine {
             }
         });
         if looks > 1 {
-            store.want(0);
+            store.want_none();
             let waited_ns = self.clock.now_ns() - start_ns;
             self.write_stall.stalled(StallReason::Buffers, waited_ns);
         }
