@@ -144,7 +144,9 @@ impl ExtentMap {
     }
 
     /// Allocates the first free range that holds `most` bytes, or else the longest one, if it holds
-    /// `least`; from the promised space if `promised`.
+    /// `least`; from the promised space if `promised`. Write buffers come and go, and are large, so
+    /// they take the end of the last such range: what stays lies together at the other end of the
+    /// pool, and they find long pieces.
     pub(crate) fn alloc_up_to(
         &self,
         least: u64,
@@ -169,7 +171,8 @@ impl ExtentMap {
         } else {
             inner.free_bytes - inner.promised_bytes
         };
-        let Some((at, free)) = inner.fit(most) else {
+        let is_from_end = owner == Owner::WriteBuffer;
+        let Some((start, free)) = inner.fit(most, is_from_end) else {
             return Err(self.full(&inner, least));
         };
         let len = free
@@ -178,9 +181,11 @@ impl ExtentMap {
         if len < least {
             return Err(self.full(&inner, least));
         }
-        inner.free.remove(&at);
+        let at = if is_from_end { start + free - len } else { start };
+        inner.free.remove(&start);
         if free > len {
-            inner.free.insert(at + len, free - len);
+            let left = if is_from_end { start } else { at + len };
+            inner.free.insert(left, free - len);
         }
         inner.free_bytes -= len;
         if promised {
@@ -385,10 +390,15 @@ impl Inner {
         }
     }
 
-    /// The first free range that holds `len` bytes, or else the longest one.
-    fn fit(&self, len: u64) -> Option<(u64, u64)> {
+    /// The first free range that holds `len` bytes, or the last one with `from_end`, or else the
+    /// longest one.
+    fn fit(&self, len: u64, from_end: bool) -> Option<(u64, u64)> {
         let ranges = || self.free.iter().map(|(&at, &free)| (at, free));
-        let first = ranges().find(|&(_, free)| free >= len);
+        let holds = |&(_, free): &(u64, u64)| free >= len;
+        let first = match from_end {
+            false => ranges().find(holds),
+            true => ranges().rfind(holds),
+        };
         first.or_else(|| ranges().max_by_key(|&(_, free)| free))
     }
 

@@ -23,6 +23,9 @@ const LISTS_BYTES: u64 = 128 << 10;
 /// Bytes for sorted tables in profile `blade`, beside four write buffers.
 const SORTED_BYTES: u64 = 160 << 10;
 
+/// Bytes for write buffers in profile `pmdb`, and trees, for which there is not always room.
+const BUFFERS_BYTES: u64 = 192 << 10;
+
 /// Files and memory.
 #[derive(Clone)]
 pub struct Machine {
@@ -43,6 +46,7 @@ impl Machine {
             // Too small for all, so that lists leave for files.
             Profile::Tlsm => LISTS_BYTES + 2 * setup.write_buffer_bytes,
             Profile::Blade => SORTED_BYTES + 4 * setup.write_buffer_bytes,
+            Profile::Pmdb => BUFFERS_BYTES,
             _ => 0,
         };
         let memory = setup

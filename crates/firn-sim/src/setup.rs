@@ -204,6 +204,7 @@ impl Setup {
             max_io: 1 + self.writers as usize,
             range_tables: 1,
             seeks: Seeks::Count(3),
+            buffer_bytes: Some(16 << 10),
             ..PmdbTuning::default()
         };
         if self.eager_appends || self.grows_small {

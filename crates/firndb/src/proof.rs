@@ -42,7 +42,7 @@ pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Resul
     let engine = &db.engine;
     let footprint = engine.check(batch.entries())?;
     loop {
-        let reservation = engine.reserve(batch.entries(), footprint)?;
+        let reservation = engine.reserve_any(batch.entries(), footprint)?;
         let joined = engine
             .commit
             .join(reservation, durability == Durability::Power)?;
@@ -58,6 +58,9 @@ pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Resul
 pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     // The height of an entry is random; this is for the highest.
     const LINKS_BYTES_MAX: usize = 256;
+    if db.engine.has_part_buffers() {
+        return !db.engine.has_room_in_parts(batch.entries(), LINKS_BYTES_MAX);
+    }
     let active = db.engine.active();
     let bytes = Footprint::of(batch.entries(), 0).bytes + LINKS_BYTES_MAX * batch.len();
     active.used_bytes() + bytes > active.capacity_bytes() && !db.engine.may_add_buffer(bytes)

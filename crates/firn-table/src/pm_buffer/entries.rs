@@ -7,7 +7,8 @@
 
 use super::directory::NamedBuffer;
 use super::layout::{ENTRY_HEADER_BYTES, EntryHeader, EntrySalt, entry_bytes};
-use firn_base::checksum::{crc32c, of_entry};
+use crate::sites;
+use firn_base::checksum::{crc32c, matches, of_entry};
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use firn_base::{Error, Kind, Result, SeqNo, Tag};
 use firn_pm::{Extent, Pool};
@@ -116,6 +117,37 @@ pub struct WalkedEntry<'a> {
     pub key: &'a [u8],
     /// Bytes of the value.
     pub value_len: u32,
+    value_crc: u32,
+}
+
+impl WalkedEntry<'_> {
+    /// The value's offset in the buffer, in bytes.
+    pub fn value_at(&self) -> u64 {
+        self.at + (ENTRY_HEADER_BYTES + self.key.len()) as u64
+    }
+
+    /// This entry, without a look at its buffer: its offset, tag, key, and the length and the
+    /// checksum of its value, as a walk found them.
+    pub fn of((at, tag, key): (u64, Tag, &[u8]), (value_len, value_crc): (u32, u32)) -> WalkedEntry<'_> {
+        WalkedEntry {
+            at,
+            tag,
+            key,
+            value_len,
+            value_crc,
+        }
+    }
+
+    /// The length and the checksum of its value.
+    pub fn value(&self) -> (u32, u32) {
+        (self.value_len, self.value_crc)
+    }
+
+    /// True if `value` has the checksum of its value.
+    pub fn has_value(&self, value: &[u8]) -> bool {
+        let computed = || of_entry(crc32c(value), self.tag.seqno());
+        matches(&sites::PM_BUFFER_VALUE_CHECK, self.value_crc, computed)
+    }
 }
 
 /// Walks the entries of a buffer from the one at `from` on, and calls `each` with those whose
@@ -172,6 +204,7 @@ pub fn walk(
             tag: header.tag,
             key: head.get(ENTRY_HEADER_BYTES..).unwrap_or_default(),
             value_len: header.value_len,
+            value_crc: header.value_crc,
         })?;
         at = end;
     }

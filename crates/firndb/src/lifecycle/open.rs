@@ -91,6 +91,8 @@ struct Recovered {
     cut: CutJobs,
     /// Write buffers in persistent memory, the newest first.
     buffers: Vec<RecoveredBuffer>,
+    /// All write buffers that the pool named.
+    buffer_ids: Vec<FileId>,
 }
 
 /// The logs to be replayed.
@@ -246,6 +248,7 @@ fn open_directory(
     recovery.step("tables");
     recovery.replay_logs()?;
     recovery.step("logs");
+    recovery.copy_buffers()?;
     recovery.finish()
 }
 
@@ -410,6 +413,9 @@ impl Recovery {
             .cut
             .ids()
             .fold(ids, |ids, id| ids.max(id.next()));
+        // Nor that of a write buffer, because its bytes may lie in an extent of another.
+        let buffers = self.recovered.buffer_ids.iter();
+        ids = buffers.fold(ids, |ids, id| ids.max(id.next()));
         // Nor that of a log whose half in the pool outlived its file, because the half would
         // overlay another log of that id.
         if let Some(pool) = &self.pm {

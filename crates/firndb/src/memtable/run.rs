@@ -40,6 +40,9 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
+    /// The footprint of no entries.
+    pub(crate) const NONE: Footprint = Footprint { bytes: 0, seed: 0 };
+
     /// The footprint of `entries`, with heights drawn from `seed`.
     #[inline]
     pub(crate) fn of<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> Footprint {
@@ -293,6 +296,14 @@ impl Memtable {
     /// Bytes of DRAM in use.
     pub(crate) fn dram_used_bytes(&self) -> usize {
         self.list.arena.used()
+    }
+
+    /// True if there is room for `bytes` in persistent memory and `list` in the list.
+    #[cfg(feature = "proof")]
+    pub(crate) fn has_room(&self, (bytes, list): (u64, u64)) -> bool {
+        let list_left = (self.dram_bytes() - self.dram_used_bytes()) as u64;
+        let left = (self.capacity_bytes() - self.used_bytes()) as u64;
+        self.pm_buffer().is_some() && bytes <= left && list <= list_left
     }
 
     /// The bytes that `entries` take in persistent memory and, at the heights that `seed` gives

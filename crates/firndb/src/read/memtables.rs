@@ -47,9 +47,9 @@ impl Unflushed {
         self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
     }
 
-    /// With `fresh` as the memtable that takes writes.
+    /// With `fresh` as the memtable that takes writes. Those that have no entries are left out.
     fn begun(&self, fresh: Arc<Memtable>) -> Unflushed {
-        let others = self.memtables.iter().filter(|memtable| !memtable.is_placeholder());
+        let others = self.memtables.iter().filter(|memtable| memtable.used_bytes() > 0);
         Unflushed {
             memtables: std::iter::once(fresh).chain(others.cloned()).collect(),
             flushed_through: self.flushed_through,
@@ -118,6 +118,11 @@ impl Memtables {
     /// The lists: one, or one for each partition in key order.
     pub(crate) fn lists(&self) -> impl ExactSizeIterator<Item = &Unflushed> + DoubleEndedIterator {
         self.lists.iter().map(|list| &**list)
+    }
+
+    /// True if `memtable` is one of them.
+    pub(crate) fn has(&self, memtable: &Arc<Memtable>) -> bool {
+        self.lists.iter().any(|list| list.has(memtable))
     }
 
     /// All memtables, each once.

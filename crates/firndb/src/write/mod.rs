@@ -37,10 +37,7 @@ impl Engine {
         self.write_stall
             .pace(footprint.bytes, fill, || !self.calls.is_closed());
         let role = loop {
-            let reserved = match self.has_part_buffers() {
-                false => self.reserve(entries.clone(), footprint)?,
-                true => self.reserve_in_parts(entries.clone(), footprint)?,
-            };
+            let reserved = self.reserve_any(entries.clone(), footprint)?;
             // `None` if a memtable was frozen meanwhile.
             if let Some(role) = self
                 .commit
@@ -129,8 +126,21 @@ impl Engine {
         }
     }
 
+    /// Copies `entries` to where they are linked later, making room if there is none.
+    #[inline]
+    pub(crate) fn reserve_any<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        footprint: Footprint,
+    ) -> Result<Reserved> {
+        match self.has_part_buffers() {
+            false => self.reserve(entries, footprint),
+            true => self.reserve_in_parts(entries, footprint),
+        }
+    }
+
     /// Copies `entries` into the active memtable, making room if there is none.
-    pub(crate) fn reserve<'a>(
+    fn reserve<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         footprint: Footprint,

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::event::StallReason;
 use crate::memtable::{Entry, Footprint, Memtable};
 use crate::pmdb::BufferStore;
+use crate::read::state::ReadState;
 use crate::write::commit::{Queue, Reserved};
 use firn_base::{FileId, Result, SeqNo};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Engine {
     }
 
     /// Stages `entries` in the buffers of their partitions, making room where there is none.
-    pub(crate) fn reserve_in_parts<'a>(
+    pub(super) fn reserve_in_parts<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         footprint: Footprint,
@@ -54,41 +55,65 @@ impl Engine {
         footprint: Footprint,
     ) -> Result<Reserved, Full> {
         let state = self.state.load();
-        let mut keys = entries.clone().map(|entry| state.layout.part_of(entry.key));
-        let first = keys.next();
-        let of_part = |part: usize, its: &mut dyn Iterator<Item = Entry<'a>>| {
-            let its: Vec<Entry<'a>> = its.collect();
-            let active = state.memtables.of_part(part).active();
-            let reservation = active.stage(its.iter().copied(), footprint.seed);
-            reservation.ok_or_else(|| Full::of(active, &its, footprint))
-        };
-        let Some(first) = first else {
-            let active = state.memtables.of_part(0).active();
+        let active = |key: &[u8]| state.memtables.of(&state.layout, key).active();
+        let Some(first) = entries.clone().next().map(|entry| active(entry.key)) else {
             let none = std::iter::empty();
-            let reservation = active.reserve(none.clone(), Footprint::of(none, 0));
-            return reservation.map(Reserved::from).ok_or_else(|| Full::of(active, &[], footprint));
+            let reservation = state.memtables.of_part(0).active().reserve(none, Footprint::NONE);
+            return match reservation {
+                Some(reservation) => Ok(reservation.into()),
+                None => unreachable!("nothing always has room"),
+            };
         };
-        if keys.all(|part| part == first) {
-            let active = state.memtables.of_part(first).active();
-            let reservation = active.stage(entries.clone(), footprint.seed);
-            let full = || Full::of(active, &entries.collect::<Vec<_>>(), footprint);
-            return reservation.map(Reserved::from).ok_or_else(full);
+        let full = |memtable: &Arc<Memtable>, key: &[u8], its: (u64, u64)| Full {
+            memtable: memtable.clone(),
+            key: key.to_vec(),
+            bytes: its,
+            batch: Batch::of(entries.clone(), footprint),
+        };
+        let mut rest = entries.clone();
+        if rest.all(|entry| Arc::ptr_eq(active(entry.key), first)) {
+            let reservation = first.stage(entries.clone(), footprint.seed);
+            let batch = || Batch::of(entries.clone(), footprint);
+            return reservation.map(Reserved::from).ok_or_else(|| {
+                let Batch { first: key, bytes, .. } = batch();
+                full(first, &key, bytes)
+            });
         }
-        let part = |entry: &Entry<'_>| state.layout.part_of(entry.key);
-        let mut by_part: Vec<(usize, Entry<'a>)> =
-            entries.map(|entry| (part(&entry), entry)).collect();
+        let mut sorted: Vec<Entry<'a>> = entries.clone().collect();
         // Stable: versions of a key keep their order.
-        by_part.sort_by_key(|(part, _)| *part);
+        sorted.sort_by(|a, b| a.key.cmp(b.key));
         let mut reserved: Option<Reserved> = None;
-        for its in by_part.chunk_by(|(a, _), (b, _)| a == b) {
-            let mut entries = its.iter().map(|(_, entry)| *entry);
-            let reservation = of_part(its[0].0, &mut entries)?;
+        for its in sorted.chunk_by(|a, b| Arc::ptr_eq(active(a.key), active(b.key))) {
+            let memtable = active(its[0].key);
+            let Some(reservation) = memtable.stage(its.iter().copied(), footprint.seed) else {
+                let bytes = Memtable::staged_bytes(its.iter().copied(), footprint.seed);
+                return Err(full(memtable, its[0].key, bytes));
+            };
             reserved = Some(match reserved {
                 None => reservation.into(),
                 Some(reserved) => reserved.and(reservation),
             });
         }
         reserved.ok_or_else(|| unreachable!("a batch with entries has a partition"))
+    }
+
+    /// True if the buffers of their partitions have room for `entries`, each with links of up to
+    /// `links_bytes_max`.
+    #[cfg(feature = "proof")]
+    pub(crate) fn has_room_in_parts<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>>,
+        links_bytes_max: usize,
+    ) -> bool {
+        let state = self.state.load();
+        let mut sums = std::collections::BTreeMap::<usize, (u64, u64)>::new();
+        for entry in entries {
+            let (bytes, list) = Memtable::staged_bytes(std::iter::once(entry), 0);
+            let sum = sums.entry(state.layout.part_of(entry.key)).or_default();
+            *sum = (sum.0 + bytes, sum.1 + list + links_bytes_max as u64);
+        }
+        let mut sums = sums.into_iter();
+        sums.all(|(part, sum)| state.memtables.of_part(part).active().has_room(sum))
     }
 
     /// Begins a buffer in the place of a full one, once there is room for it.
@@ -104,11 +129,17 @@ impl Engine {
             if full.memtable.frozen_at().is_some() {
                 return Some(Ok(()));
             }
-            match store.begin(self.next_file_id(), full.bytes, &self.tables) {
-                Ok(Some(fresh)) => Some(Ok(self.take_writes(full, fresh))),
+            // If room is short, one buffer takes the writes of all partitions that the batch is in.
+            let is_short = looks > 1;
+            let bytes = if is_short { full.batch.bytes } else { full.bytes };
+            match store.begin(self.next_file_id(), bytes, &self.tables) {
+                Ok(Some(fresh)) => {
+                    self.take_writes(full, is_short, fresh);
+                    Some(Ok(()))
+                }
                 Err(error) => Some(Err(error)),
                 Ok(None) => {
-                    store.want(full.bytes.0);
+                    store.want(full.batch.bytes.0);
                     self.freeze_if_short();
                     self.remove_obsolete(true);
                     None
@@ -126,12 +157,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes `fresh` take the writes of a full memtable, unless another does already.
-    fn take_writes(&self, full: &Full, fresh: Memtable) {
+    /// Makes `fresh` take the writes of a full memtable, or of all partitions of its batch, unless
+    /// another does already.
+    fn take_writes(&self, full: &Full, of_batch: bool, fresh: Memtable) {
         let fresh = Arc::new(fresh);
         let mut queue = self.commit.lock();
         if full.memtable.frozen_at().is_none() {
-            self.freeze_part(&mut queue, &full.key, &fresh);
+            match of_batch {
+                false => self.freeze_parts(&mut queue, (&full.key, &full.key), &fresh),
+                true => {
+                    let Batch { first, last, .. } = &full.batch;
+                    self.freeze_parts(&mut queue, (first, last), &fresh);
+                }
+            }
             return;
         }
         drop(queue);
@@ -140,10 +178,34 @@ impl Engine {
         }
     }
 
-    /// Makes `fresh` take the writes of the partition of `key`, and freezes what took them.
-    fn freeze_part(&self, queue: &mut Queue, key: &[u8], fresh: &Arc<Memtable>) {
-        let before = self.state.rcu(|state| state.with_memtable(key, fresh));
-        self.freeze_memtable(queue, before.unflushed(key).active());
+    /// Makes `fresh` take the writes of the partitions from that of the first to that of the second
+    /// key, and freezes what took them.
+    fn freeze_parts(
+        &self,
+        queue: &mut Queue,
+        (first, last): (&[u8], &[u8]),
+        fresh: &Arc<Memtable>,
+    ) {
+        let parts =
+            |state: &ReadState| state.layout.part_of(first)..state.layout.part_of(last) + 1;
+        let before = self.state.rcu(|state| state.with_memtable_in(parts(state), fresh));
+        for part in parts(&before) {
+            let full = before.memtables.of_part(part).active();
+            if full.frozen_at().is_none() {
+                self.freeze_memtable(queue, full);
+            }
+        }
+        let after = self.state.load();
+        let mut gone: Vec<Arc<Memtable>> = Vec::new();
+        for part in parts(&before) {
+            let full = before.memtables.of_part(part).active();
+            let is_known = gone.iter().any(|known| Arc::ptr_eq(known, full));
+            if full.pm_buffer().is_some() && !is_known && !after.memtables.has(full) {
+                gone.push(full.clone());
+            }
+        }
+        drop(before);
+        self.retire_memtables(gone);
     }
 
     fn freeze_memtable(&self, queue: &mut Queue, full: &Memtable) {
@@ -194,7 +256,7 @@ impl Engine {
 
     fn freeze_early(&self, queue: &mut Queue, key: &[u8]) {
         let placeholder = Arc::new(Memtable::placeholder(FileId(0)));
-        self.freeze_part(queue, key, &placeholder);
+        self.freeze_parts(queue, (key, key), &placeholder);
     }
 
     /// Freezes the fullest buffers, before they are full, if room is short and nothing is frozen
@@ -216,17 +278,19 @@ impl Engine {
         }
         let parts = 0..state.layout.ids().len();
         let mut actives: Vec<(usize, usize)> = parts
+            .filter(|i| state.memtables.of_part(*i).active().pm_buffer().is_some())
             .map(|i| (state.memtables.of_part(i).active().used_bytes(), i))
-            .filter(|(used, _)| *used > 0)
             .collect();
-        actives.sort_unstable_by(|a, b| b.cmp(a));
+        // Those without entries first, because they need no flush.
+        actives.sort_unstable_by_key(|&(used, i)| (used > 0, std::cmp::Reverse(used), i));
         let wanted = facts.wanted_bytes.max(facts.most_bytes * FREEZE_BELOW / 8);
         let mut frozen = 0;
         for (_, i) in actives {
             let active = state.memtables.of_part(i).active();
-            if frozen >= wanted || active.is_placeholder() {
+            if frozen >= wanted {
                 break;
             }
+            // One of several partitions was frozen with the first of them.
             if active.frozen_at().is_none() {
                 frozen += active.capacity_bytes() as u64;
                 self.freeze_early(&mut queue, state.layout.range(i).0);
@@ -244,14 +308,25 @@ struct Full {
     key: Vec<u8>,
     /// The bytes for which there is no room: in persistent memory, and in the list.
     bytes: (u64, u64),
+    batch: Batch,
 }
 
-impl Full {
-    fn of(memtable: &Arc<Memtable>, entries: &[Entry<'_>], footprint: Footprint) -> Full {
-        Full {
-            memtable: memtable.clone(),
-            key: entries.first().map_or(Vec::new(), |entry| entry.key.to_vec()),
-            bytes: Memtable::staged_bytes(entries.iter().copied(), footprint.seed),
+/// The batch that needs the room.
+struct Batch {
+    /// Its least key, and its greatest.
+    first: Vec<u8>,
+    last: Vec<u8>,
+    /// The bytes that it takes in persistent memory, and in a list.
+    bytes: (u64, u64),
+}
+
+impl Batch {
+    fn of<'a>(entries: impl Iterator<Item = Entry<'a>> + Clone, footprint: Footprint) -> Batch {
+        let keys = || entries.clone().map(|entry| entry.key);
+        Batch {
+            first: keys().min().unwrap_or_default().to_vec(),
+            last: keys().max().unwrap_or_default().to_vec(),
+            bytes: Memtable::staged_bytes(entries.clone(), footprint.seed),
         }
     }
 }

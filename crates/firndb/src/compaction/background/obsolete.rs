@@ -135,6 +135,11 @@ impl Engine {
         }
     }
 
+    /// Adds memtables that no new reader can reach.
+    pub(crate) fn retire_memtables(&self, memtables: impl IntoIterator<Item = Arc<Memtable>>) {
+        self.retire(memtables.into_iter().map(Obsolete::Memtable));
+    }
+
     /// False for a memtable that was created for a large batch.
     fn is_usual(&self, buffer: &Memtable) -> bool {
         buffer.pm_buffer().is_some() || buffer.capacity_bytes() < 2 * self.budget.write_buffer_bytes

@@ -11,10 +11,11 @@
 //!    missing, it was damaged or is of another moment than the manifest.
 
 use super::Recovery;
-use crate::manifest::Version;
-use crate::memtable::{Memtable, Walked};
+use crate::manifest::{self, Version};
+use crate::memtable::{Entry, Footprint, Memtable, Walked};
 use crate::pmdb::{BufferStore, buffer_bytes, lines_for, list_bytes};
 use crate::read::memtables::{Memtables, Unflushed};
+use firn_base::key::Kind;
 use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_pm::{Owner, Pool};
 use firn_table::pm_buffer::{BufferDirectory, NamedBuffer, Note, PmBuffer, walk};
@@ -41,12 +42,20 @@ pub(super) struct RecoveredBuffer {
     is_final: bool,
 }
 
+/// An entry without its key.
+struct Head {
+    at: u64,
+    tag: Tag,
+    key_len: usize,
+    /// The length and the checksum of its value.
+    value: (u32, u32),
+}
+
 /// Entries of a buffer that are in no table.
 #[derive(Default)]
 struct Entries {
     keys: Vec<u8>,
-    /// The offset, tag and lengths of each.
-    heads: Vec<(u64, Tag, u32, u32)>,
+    heads: Vec<Head>,
     bounds: Option<(Vec<u8>, Vec<u8>)>,
     last: SeqNo,
 }
@@ -54,8 +63,12 @@ struct Entries {
 impl Entries {
     fn add(&mut self, found: &Walked<'_>) {
         self.keys.extend_from_slice(found.key);
-        let lens = (found.key.len() as u32, found.value_len);
-        self.heads.push((found.at, found.tag, lens.0, lens.1));
+        self.heads.push(Head {
+            at: found.at,
+            tag: found.tag,
+            key_len: found.key.len(),
+            value: found.value(),
+        });
         self.last = self.last.max(found.tag.seqno());
         match &mut self.bounds {
             None => self.bounds = Some((found.key.to_vec(), found.key.to_vec())),
@@ -67,16 +80,17 @@ impl Entries {
 
     fn iter(&self) -> impl Iterator<Item = Walked<'_>> {
         let mut rest = &self.keys[..];
-        self.heads.iter().map(move |&(at, tag, key_len, value_len)| {
-            let (key, others) = rest.split_at(key_len as usize);
+        self.heads.iter().map(move |head| {
+            let (key, others) = rest.split_at(head.key_len);
             rest = others;
-            Walked {
-                at,
-                tag,
-                key,
-                value_len,
-            }
+            Walked::of((head.at, head.tag, key), head.value)
         })
+    }
+
+    /// The number of entries above `flushed`.
+    fn above(&self, flushed: SeqNo) -> u64 {
+        let heads = self.heads.iter();
+        heads.filter(|head| head.tag.seqno() > flushed).count() as u64
     }
 
     /// The memtable over `buffer` with these entries.
@@ -134,12 +148,12 @@ impl Recovery {
         }
         self.last_seqno = self.last_seqno.max(committed);
         let store = BufferStore::new(directory.clone(), buffer_bytes, committed);
+        self.recovered.buffer_ids = found.named.iter().map(|named| named.id).collect();
         let (mut numbers, mut unused) = (0, Vec::new());
         let flushed = self.flushed_most();
         for named in found.named {
             let walked = walked(pool, &named, committed, &self.version)?;
-            let above = |head: &&(u64, Tag, u32, u32)| head.1.seqno() > flushed;
-            numbers += walked.entries.heads.iter().filter(above).count() as u64;
+            numbers += walked.entries.above(flushed);
             match recovered(pool, &named, walked, &self.version)? {
                 Some(buffer) => self.recovered.buffers.push(buffer),
                 None => unused.push(named),
@@ -234,6 +248,88 @@ impl Recovery {
         };
         Memtables::by_part(version.layout.ids().iter().enumerate().map(list))
     }
+}
+
+impl Recovery {
+    /// Copies what the write buffers have for a read-only open, because a writer beside it may free
+    /// them at any time.
+    ///
+    /// # Errors
+    /// `Changed` if one did meanwhile.
+    pub(super) fn copy_buffers(&mut self) -> Result<()> {
+        let has_buffers = self.read_only && self.options.ranges().is_some();
+        let Some(pool) = self.durable_pool().filter(|_| has_buffers) else {
+            return Ok(());
+        };
+        let Some(directory) = BufferDirectory::find(&pool)? else {
+            return Ok(());
+        };
+        let committed = directory.committed()?;
+        let named = directory.named()?.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut copied = Vec::new();
+        let (mut numbers, flushed) = (0, self.flushed_most());
+        for named in &named {
+            let walked = walked(&pool, named, committed, &self.version)?;
+            numbers += walked.entries.above(flushed);
+            for found in walked.entries.iter() {
+                let value = read_value(&pool, named, &found)?;
+                if let Some(kind) = found.tag.kind() {
+                    copied.push((found.tag.seqno(), kind, found.key.to_vec(), value));
+                }
+            }
+        }
+        // What was flushed since the manifest was read is in none of its tables.
+        let now = manifest::read(self.files.dir(), &self.counters)?;
+        let is_same = now.is_some_and(|(_, now)| now.flushed == self.version.flushed);
+        if !is_same || (!copied.is_empty() && numbers != committed.0.saturating_sub(flushed.0)) {
+            return Err(Error::changed(self.files.path().display()));
+        }
+        self.end_buffer()?;
+        self.last_seqno = self.last_seqno.max(committed);
+        self.buffer = copied_memtable(&copied);
+        Ok(())
+    }
+}
+
+/// The value of an entry.
+fn read_value(pool: &Pool, named: &NamedBuffer, found: &Walked<'_>) -> Result<Vec<u8>> {
+    let mut value = vec![0; found.value_len as usize];
+    let place = named.extent.at(found.value_at()).map(|at| pool.read(at, &mut value));
+    let damaged = || {
+        let place = format!("write buffer {} in the pool", named.id);
+        let at = named.extent.offset.get() + found.at;
+        Error::corruption(place, at, "an entry with a whole value")
+    };
+    place.ok_or_else(damaged)??;
+    match found.has_value(&value) {
+        true => Ok(value),
+        false => Err(damaged()),
+    }
+}
+
+/// An entry that was copied: its number, its kind, key and value.
+type Copied = (SeqNo, Kind, Vec<u8>, Vec<u8>);
+
+/// A copied entry, and its footprint in a memtable.
+fn footprint((seqno, kind, key, value): &Copied) -> (Entry<'_>, Footprint) {
+    let entry = Entry {
+        kind: *kind,
+        key,
+        value,
+    };
+    (entry, Footprint::of(std::iter::once(entry), seqno.0))
+}
+
+/// A memtable in DRAM with these entries; `None` if there are none.
+fn copied_memtable(copied: &[Copied]) -> Option<Arc<Memtable>> {
+    let bytes = |copied| footprint(copied).1.bytes;
+    let memtable = Arc::new(Memtable::new(copied.iter().map(bytes).sum(), FileId(0)));
+    for copied in copied {
+        let (entry, footprint) = footprint(copied);
+        let reservation = memtable.reserve(std::iter::once(entry), footprint)?;
+        reservation.link(copied.0);
+    }
+    (!copied.is_empty()).then_some(memtable)
 }
 
 struct WalkedBuffer {

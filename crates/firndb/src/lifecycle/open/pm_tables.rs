@@ -139,7 +139,7 @@ impl Recovery {
     }
 
     /// The pool, if it is durable at the fence.
-    fn durable_pool(&self) -> Option<Arc<Pool>> {
+    pub(super) fn durable_pool(&self) -> Option<Arc<Pool>> {
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
         self.pm.clone().filter(durable)
     }
