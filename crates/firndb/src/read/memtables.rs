@@ -84,6 +84,13 @@ impl Memtables {
         }
     }
 
+    /// A list without room.
+    #[cfg(test)]
+    pub(crate) fn none() -> Memtables {
+        let placeholder = Memtable::placeholder(firn_base::FileId(0));
+        Memtables::shared(vec![Arc::new(placeholder)], SeqNo(0))
+    }
+
     /// A list for each partition, in key order.
     pub(crate) fn by_part(lists: impl IntoIterator<Item = Unflushed>) -> Memtables {
         Memtables {

@@ -27,6 +27,7 @@ use crate::compaction::plan::{Border, BusyTables, How, Medium, Plan};
 use crate::compaction::pm_store::PmFacts;
 use crate::manifest::{Edit, Level, PartId, Place, RangeBorders, TableMeta, Version};
 use crate::options::tuning::{BladeModels, BladeTuning, PmdbTuning, Tiering, TlsmTuning, Tuning};
+use crate::read::memtables::Memtables;
 use crate::read::state::ReadState;
 use crate::read::table_run::{TableCache, TableRun};
 use crate::tlsm::ListFacts;
@@ -144,7 +145,7 @@ impl Case {
         let levels = self
             .stacks()
             .map_or(self.limits.levels, |stacks| stacks.levels());
-        ReadState::new(Vec::new(), &version, &tables, levels).with_heat()
+        ReadState::new(Memtables::none(), &version, &tables, levels).with_heat()
     }
 
     fn stacks(&self) -> Option<PmdbTuning> {
@@ -181,6 +182,7 @@ impl Case {
             limits: &self.limits,
             busy: &busy,
             flushing: false,
+            flush_all: false,
             flush_begun: false,
             visible: SeqNo(0),
             oldest: SeqNo::MAX,

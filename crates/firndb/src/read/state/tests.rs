@@ -19,7 +19,7 @@ type Added<'a> = (usize, u64, &'a str, &'a str, u64);
 impl States {
     fn new() -> States {
         let (version, cache) = (Version::default(), TableCache::of_test());
-        let state = ReadState::new(Vec::new(), &version, &cache, LEVELS);
+        let state = ReadState::new(Memtables::none(), &version, &cache, LEVELS);
         States {
             version,
             cache,
