@@ -70,7 +70,8 @@ pub trait Store: Send + Sync + 'static {
     /// The engine's error.
     fn write(&self, batch: &[Change<'_>], durability: Durability) -> Result<()>;
 
-    /// Flushes memtables and waits until no background work is left: to zero compaction debt.
+    /// Flushes memtables in DRAM and waits until no background work is left: to zero compaction
+    /// debt.
     ///
     /// # Errors
     /// The engine's error.

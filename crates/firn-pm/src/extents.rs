@@ -181,7 +181,11 @@ impl ExtentMap {
         if len < least {
             return Err(self.full(&inner, least));
         }
-        let at = if is_from_end { start + free - len } else { start };
+        let at = if is_from_end {
+            start + free - len
+        } else {
+            start
+        };
         inner.free.remove(&start);
         if free > len {
             let left = if is_from_end { start } else { at + len };

@@ -93,5 +93,5 @@ pub use options::tuning::{
 pub use options::{
     Concurrency, Durability, Environment, Options, Profile, ReadOptions, WriteOptions,
 };
-pub use pmdb::{BlockTreeStats, PmdbStats};
+pub use pmdb::{BlockTreeStats, PartBufferStats, PmdbStats};
 pub use tlsm::{ListSearches, TlsmStats};

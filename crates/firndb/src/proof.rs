@@ -59,7 +59,9 @@ pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     // The height of an entry is random; this is for the highest.
     const LINKS_BYTES_MAX: usize = 256;
     if db.engine.has_part_buffers() {
-        return !db.engine.has_room_in_parts(batch.entries(), LINKS_BYTES_MAX);
+        return !db
+            .engine
+            .has_room_in_parts(batch.entries(), LINKS_BYTES_MAX);
     }
     let active = db.engine.active();
     let bytes = Footprint::of(batch.entries(), 0).bytes + LINKS_BYTES_MAX * batch.len();

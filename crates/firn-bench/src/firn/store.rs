@@ -83,7 +83,11 @@ impl Store for FirnStore {
     }
 
     fn settle(&self) -> Result<()> {
-        self.db.flush()?;
+        let pmdb = self.db.stats().design.pmdb;
+        // What is in persistent memory may stay there, as tables in it do.
+        if pmdb.is_none_or(|pmdb| pmdb.buffers.is_none()) {
+            self.db.flush()?;
+        }
         self.db.wait_idle()
     }
 

@@ -169,6 +169,23 @@ fn design(stats: &Stats) -> Result<String, fmt::Error> {
             100.0 * trees.rejected as f64 / trees.tests.max(1) as f64
         )?;
     }
+    if let Some(buffers) = stats
+        .design
+        .pmdb
+        .as_ref()
+        .and_then(|ranges| ranges.buffers.as_ref())
+    {
+        writeln!(
+            text,
+            "buffers  {} in PM, {} of them full; {} of entries in {}, of at most {}; lists of {} in DRAM",
+            grouped(buffers.buffers as u64),
+            grouped(buffers.frozen as u64),
+            ByteSize(buffers.used_bytes),
+            ByteSize(buffers.bytes),
+            ByteSize(buffers.most_bytes),
+            ByteSize(buffers.list_bytes)
+        )?;
+    }
     Ok(text)
 }
 

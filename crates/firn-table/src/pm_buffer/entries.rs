@@ -128,7 +128,10 @@ impl WalkedEntry<'_> {
 
     /// This entry, without a look at its buffer: its offset, tag, key, and the length and the
     /// checksum of its value, as a walk found them.
-    pub fn of((at, tag, key): (u64, Tag, &[u8]), (value_len, value_crc): (u32, u32)) -> WalkedEntry<'_> {
+    pub fn of(
+        (at, tag, key): (u64, Tag, &[u8]),
+        (value_len, value_crc): (u32, u32),
+    ) -> WalkedEntry<'_> {
         WalkedEntry {
             at,
             tag,

@@ -440,6 +440,7 @@ impl Engine {
                 range_merges: self.counts.jobs.range_merges.get(),
                 merges_for: self.counts.jobs.range_merges_for.lock().clone(),
                 trees: trees.map(|trees| trees.stats(state, block_gets)),
+                buffers: self.buffers().map(|buffers| buffers.stats(state)),
                 ..measure(state)
             }),
         }

@@ -53,7 +53,10 @@ impl Engine {
         let start_ns = start_ns + slept_ns;
         let added = edit.add.clone();
         let is_added = |run: &TableRun| added.iter().any(|(_, table)| table.id == run.meta.id);
-        plan.buffers.iter().rev().for_each(|buffer| self.follow(buffer));
+        plan.buffers
+            .iter()
+            .rev()
+            .for_each(|buffer| self.follow(buffer));
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = plan.buffers.first() {
             edit.log_floor = self.log_after(buffer);

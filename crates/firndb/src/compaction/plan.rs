@@ -7,8 +7,8 @@ use crate::manifest::{Level, PartId, TableMeta, evenly};
 use crate::memtable::Memtable;
 use crate::read::table_run::TableRun;
 use crate::tlsm::CutJob;
-use firn_base::{FileId, SeqNo};
 use firn_base::sync::Mutex;
+use firn_base::{FileId, SeqNo};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -223,7 +223,10 @@ impl Plan {
     /// The log that has the newest entries of its memtables.
     pub(crate) fn log_id(&self) -> FileId {
         // What is in persistent memory has no log.
-        let newest = self.buffers.first().filter(|newest| newest.pm_buffer().is_none());
+        let newest = self
+            .buffers
+            .first()
+            .filter(|newest| newest.pm_buffer().is_none());
         newest.map_or(FileId(0), |newest| newest.log_id)
     }
 

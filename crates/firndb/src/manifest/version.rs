@@ -446,7 +446,11 @@ impl Version {
             pool: PoolEdit {
                 pairing: self.pm,
                 trees_added: self.trees.iter().map(|tree| (**tree).clone()).collect(),
-                flushed: self.flushed.iter().map(|(&id, &seqno)| (id, seqno)).collect(),
+                flushed: self
+                    .flushed
+                    .iter()
+                    .map(|(&id, &seqno)| (id, seqno))
+                    .collect(),
                 holds_entries: self.holds_entries.then_some(true),
             },
             evicted: self.evicted.clone(),

@@ -377,7 +377,10 @@ impl Memtable {
         match &self.home {
             Home::Pm(place) => {
                 let seqno = self.list.tag(node).seqno();
-                place.buffer.value(self.list.log_offset(node), seqno).map(drop)
+                place
+                    .buffer
+                    .value(self.list.log_offset(node), seqno)
+                    .map(drop)
             }
             Home::Arena | Home::Nowhere => Ok(()),
         }
@@ -387,11 +390,7 @@ impl Memtable {
     ///
     /// # Errors
     /// `Corruption` if the value is damaged there.
-    pub(crate) fn find(
-        self: &Arc<Self>,
-        key: &[u8],
-        seqno: SeqNo,
-    ) -> Result<Option<(Tag, Value)>> {
+    pub(crate) fn find(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
         let node = self.list.seek(key, Tag::seek(seqno));
         let Some(node) = node.filter(|&node| self.list.key(node) == key) else {
             return Ok(None);
@@ -547,8 +546,9 @@ impl MemtableIter {
 
     pub(crate) fn value(&self) -> &[u8] {
         let buffer = &self.buffer;
-        self.node
-            .map_or(&[], |node| buffer.bytes(buffer.value_at(node), node.value_len))
+        self.node.map_or(&[], |node| {
+            buffer.bytes(buffer.value_at(node), node.value_len)
+        })
     }
 
     /// True if the value is known to be whole without a look at it.

@@ -62,7 +62,6 @@ impl Node {
     pub(super) fn value_at(self) -> usize {
         self.key_at() + self.key_len + VALUE_HEADER_BYTES
     }
-
 }
 
 /// Bytes that a node takes.

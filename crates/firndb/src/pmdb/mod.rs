@@ -5,6 +5,6 @@ mod buffers;
 mod stats;
 mod trees;
 
-pub use stats::{BlockTreeStats, PmdbStats};
 pub(crate) use buffers::{BufferFacts, BufferStore, buffer_bytes, lines_for, list_bytes};
+pub use stats::{BlockTreeStats, PartBufferStats, PmdbStats};
 pub(crate) use trees::{TreeFacts, TreeStore};

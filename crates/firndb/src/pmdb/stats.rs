@@ -1,5 +1,6 @@
 //! Statistics of ranges with stacks of tables, and of the trees over their blocks.
 
+use super::buffers::BufferStore;
 use super::trees::TreeStore;
 use crate::read::state::ReadState;
 use firn_table::IfTreeGets;
@@ -30,6 +31,32 @@ pub struct PmdbStats {
     pub merges_for: BTreeMap<&'static str, u64>,
     /// The trees over their blocks in persistent memory, if it is durable at the fence.
     pub trees: Option<BlockTreeStats>,
+    /// The write buffers of partitions there, in the place of a log.
+    pub buffers: Option<PartBufferStats>,
+}
+
+/// The write buffers of partitions in persistent memory.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PartBufferStats {
+    /// The number of buffers. A partition without writes has none.
+    pub buffers: usize,
+    /// Those among them that are full, or take no more writes for another reason, and wait until
+    /// they are flushed.
+    pub frozen: usize,
+    /// Bytes of persistent memory that they take.
+    pub bytes: u64,
+    /// Bytes of entries in them.
+    pub used_bytes: u64,
+    /// Bytes that they may take, beside what the trees need.
+    pub most_bytes: u64,
+    /// Bytes of DRAM for the lists over their entries.
+    pub list_bytes: u64,
+    /// Buffers begun since the open.
+    pub begun: u64,
+    /// Bytes of these.
+    pub begun_bytes: u64,
+    /// Times that a write found no room for another buffer.
+    pub refused: u64,
 }
 
 /// Trees over the blocks of tables, in persistent memory.
@@ -57,6 +84,28 @@ pub struct BlockTreeStats {
     pub tests: u64,
     /// The tests that excluded the key.
     pub rejected: u64,
+}
+
+impl BufferStore {
+    /// The statistics of the buffers of `state`.
+    pub(crate) fn stats(&self, state: &ReadState) -> PartBufferStats {
+        let facts = self.facts();
+        let mut stats = PartBufferStats {
+            bytes: facts.used_bytes,
+            most_bytes: facts.most_bytes,
+            list_bytes: self.lists_bytes(),
+            begun: self.begun.get(),
+            begun_bytes: self.begun_bytes.get(),
+            refused: self.refused.get(),
+            ..PartBufferStats::default()
+        };
+        for memtable in state.memtables.iter().filter(|of| of.pm_buffer().is_some()) {
+            stats.buffers += 1;
+            stats.frozen += usize::from(memtable.frozen_at().is_some());
+            stats.used_bytes += memtable.used_bytes() as u64;
+        }
+        stats
+    }
 }
 
 impl TreeStore {

@@ -49,7 +49,10 @@ impl Unflushed {
 
     /// With `fresh` as the memtable that takes writes. Those that have no entries are left out.
     fn begun(&self, fresh: Arc<Memtable>) -> Unflushed {
-        let others = self.memtables.iter().filter(|memtable| memtable.used_bytes() > 0);
+        let others = self
+            .memtables
+            .iter()
+            .filter(|memtable| memtable.used_bytes() > 0);
         Unflushed {
             memtables: std::iter::once(fresh).chain(others.cloned()).collect(),
             flushed_through: self.flushed_through,
@@ -57,17 +60,25 @@ impl Unflushed {
     }
 
     fn without(&self, flushed: &[Arc<Memtable>]) -> Unflushed {
-        let is_flushed = |memtable: &Arc<Memtable>| flushed.iter().any(|of| Arc::ptr_eq(of, memtable));
+        let is_flushed =
+            |memtable: &Arc<Memtable>| flushed.iter().any(|of| Arc::ptr_eq(of, memtable));
         let (gone, left): (Vec<_>, Vec<_>) = self.memtables.iter().cloned().partition(is_flushed);
-        let through = gone.iter().filter_map(|memtable| memtable.frozen_at()).max();
+        let through = gone
+            .iter()
+            .filter_map(|memtable| memtable.frozen_at())
+            .max();
         Unflushed {
             memtables: left,
-            flushed_through: through.map_or(self.flushed_through, |through| through.max(self.flushed_through)),
+            flushed_through: through.map_or(self.flushed_through, |through| {
+                through.max(self.flushed_through)
+            }),
         }
     }
 
     fn has(&self, memtable: &Arc<Memtable>) -> bool {
-        self.memtables.iter().any(|other| Arc::ptr_eq(other, memtable))
+        self.memtables
+            .iter()
+            .any(|other| Arc::ptr_eq(other, memtable))
     }
 }
 
@@ -135,9 +146,14 @@ impl Memtables {
     /// All memtables, each once.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         // One of several lists is in neighbours.
-        let is_new = |i: usize, memtable: &Arc<Memtable>| i == 0 || !self.lists[i - 1].has(memtable);
+        let is_new =
+            |i: usize, memtable: &Arc<Memtable>| i == 0 || !self.lists[i - 1].has(memtable);
         let lists = self.lists.iter().enumerate();
-        lists.flat_map(move |(i, list)| list.memtables.iter().filter(move |memtable| is_new(i, memtable)))
+        lists.flat_map(move |(i, list)| {
+            list.memtables
+                .iter()
+                .filter(move |memtable| is_new(i, memtable))
+        })
     }
 
     /// The approximate number of entries, of which readers see those up to `visible`.
@@ -151,7 +167,10 @@ impl Memtables {
     /// With `fresh` as the memtable that takes writes in `lists`. What took them is to be frozen, so
     /// other lists in which it did get a placeholder.
     pub(crate) fn with_fresh(&self, lists: Range<usize>, fresh: &Arc<Memtable>) -> Memtables {
-        let full: Vec<_> = self.lists[lists.clone()].iter().map(|list| list.active()).collect();
+        let full: Vec<_> = self.lists[lists.clone()]
+            .iter()
+            .map(|list| list.active())
+            .collect();
         let is_full = |list: &Unflushed| full.iter().any(|full| Arc::ptr_eq(full, list.active()));
         let other = || Arc::new(Memtable::placeholder(fresh.log_id));
         let list = |(i, list): (usize, &Arc<Unflushed>)| match lists.contains(&i) {
@@ -178,7 +197,10 @@ impl Memtables {
         while seen < flushed.len() {
             let of = flushed[seen].clone();
             for list in self.lists.iter().filter(|list| list.has(&of)) {
-                let older = list.memtables.iter().skip_while(|memtable| !Arc::ptr_eq(memtable, &of));
+                let older = list
+                    .memtables
+                    .iter()
+                    .skip_while(|memtable| !Arc::ptr_eq(memtable, &of));
                 for memtable in older.skip(1) {
                     if !flushed.iter().any(|known| Arc::ptr_eq(known, memtable)) {
                         flushed.push(memtable.clone());
@@ -252,7 +274,10 @@ fn joined<'a>(lists: impl Iterator<Item = &'a Unflushed>) -> Unflushed {
             continue;
         };
         let new = list.memtables.iter().filter(|memtable| !all.has(memtable));
-        let new: Vec<_> = new.filter(|memtable| !memtable.is_placeholder()).cloned().collect();
+        let new: Vec<_> = new
+            .filter(|memtable| !memtable.is_placeholder())
+            .cloned()
+            .collect();
         // What they have in common is the oldest of both.
         let common = all.memtables.iter().position(|memtable| list.has(memtable));
         let at = common.unwrap_or(all.memtables.len());

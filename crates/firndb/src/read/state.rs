@@ -15,9 +15,7 @@
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
-use crate::manifest::{
-    BlockTreeMeta, Layout, Level, Levels, PartId, TableMeta, Tables, Version,
-};
+use crate::manifest::{BlockTreeMeta, Layout, Level, Levels, PartId, TableMeta, Tables, Version};
 use crate::memtable::Memtable;
 use crate::read::block_trees::{PartTrees, TreeRun};
 use crate::read::heat::Heat;
@@ -264,11 +262,7 @@ impl ReadState {
     }
 
     /// As [`ReadState::with_memtable`], in several neighbours.
-    pub(crate) fn with_memtable_in(
-        &self,
-        parts: Range<usize>,
-        fresh: &Arc<Memtable>,
-    ) -> ReadState {
+    pub(crate) fn with_memtable_in(&self, parts: Range<usize>, fresh: &Arc<Memtable>) -> ReadState {
         let lists = match self.memtables.are_by_part() {
             true => parts,
             false => 0..1,

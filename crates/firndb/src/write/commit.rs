@@ -159,11 +159,7 @@ impl<T> Turnstile<T> {
 }
 
 impl Commit {
-    pub(crate) fn new(
-        journal: Option<Journal>,
-        last: SeqNo,
-        group_bytes_max: usize,
-    ) -> Commit {
+    pub(crate) fn new(journal: Option<Journal>, last: SeqNo, group_bytes_max: usize) -> Commit {
         Commit {
             queue: Mutex::new(Queue {
                 next_seqno: last.0 + 1,
@@ -272,8 +268,9 @@ impl Commit {
         let mut turn = self.journal.wait(group.number);
         let mut members = self.close_group(group);
         let result = match &mut turn.1 {
-            Some(journal) => write(journal, group, &mut members)
-                .inspect_err(|error| journal.failed(error)),
+            Some(journal) => {
+                write(journal, group, &mut members).inspect_err(|error| journal.failed(error))
+            }
             None => Err(Error::invalid("the database was opened read-only")),
         };
         self.journal.leave(turn);

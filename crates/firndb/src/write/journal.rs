@@ -101,7 +101,9 @@ impl BufferJournal {
         let last = SeqNo(next.0 - 1);
         self.directory.commit(last, &fenced)?;
         self.committed = last;
-        group.iter().for_each(|reservation| reservation.reveal(&fenced));
+        group
+            .iter()
+            .for_each(|reservation| reservation.reveal(&fenced));
         Ok(())
     }
 

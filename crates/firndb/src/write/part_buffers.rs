@@ -31,7 +31,9 @@ impl Engine {
     /// The used share of the room for buffers.
     pub(super) fn buffers_fill(&self) -> f64 {
         let facts = self.buffers().map(BufferStore::facts);
-        facts.map_or(0.0, |facts| facts.used_bytes as f64 / facts.most_bytes.max(1) as f64)
+        facts.map_or(0.0, |facts| {
+            facts.used_bytes as f64 / facts.most_bytes.max(1) as f64
+        })
     }
 
     /// Stages `entries` in the buffers of their partitions, making room where there is none.
@@ -58,7 +60,11 @@ impl Engine {
         let active = |key: &[u8]| state.memtables.of(&state.layout, key).active();
         let Some(first) = entries.clone().next().map(|entry| active(entry.key)) else {
             let none = std::iter::empty();
-            let reservation = state.memtables.of_part(0).active().reserve(none, Footprint::NONE);
+            let reservation = state
+                .memtables
+                .of_part(0)
+                .active()
+                .reserve(none, Footprint::NONE);
             return match reservation {
                 Some(reservation) => Ok(reservation.into()),
                 None => unreachable!("nothing always has room"),
@@ -75,7 +81,9 @@ impl Engine {
             let reservation = first.stage(entries.clone(), footprint.seed);
             let batch = || Batch::of(entries.clone(), footprint);
             return reservation.map(Reserved::from).ok_or_else(|| {
-                let Batch { first: key, bytes, .. } = batch();
+                let Batch {
+                    first: key, bytes, ..
+                } = batch();
                 full(first, &key, bytes)
             });
         }
@@ -131,7 +139,11 @@ impl Engine {
             }
             // If room is short, one buffer takes the writes of all partitions that the batch is in.
             let is_short = looks > 1;
-            let bytes = if is_short { full.batch.bytes } else { full.bytes };
+            let bytes = if is_short {
+                full.batch.bytes
+            } else {
+                full.bytes
+            };
             match store.begin(self.next_file_id(), bytes, &self.tables) {
                 Ok(Some(fresh)) => {
                     self.take_writes(full, is_short, fresh);
@@ -186,9 +198,10 @@ impl Engine {
         (first, last): (&[u8], &[u8]),
         fresh: &Arc<Memtable>,
     ) {
-        let parts =
-            |state: &ReadState| state.layout.part_of(first)..state.layout.part_of(last) + 1;
-        let before = self.state.rcu(|state| state.with_memtable_in(parts(state), fresh));
+        let parts = |state: &ReadState| state.layout.part_of(first)..state.layout.part_of(last) + 1;
+        let before = self
+            .state
+            .rcu(|state| state.with_memtable_in(parts(state), fresh));
         for part in parts(&before) {
             let full = before.memtables.of_part(part).active();
             if full.frozen_at().is_none() {
@@ -247,7 +260,8 @@ impl Engine {
         }
         let placeholder = Arc::new(Memtable::placeholder(FileId(0)));
         // Borders change only under the manifest's lock.
-        self.state.rcu(|state| state.with_memtable_in(parts.clone(), &placeholder));
+        self.state
+            .rcu(|state| state.with_memtable_in(parts.clone(), &placeholder));
         for memtable in memtables {
             queue.freeze(memtable);
         }
@@ -270,9 +284,8 @@ impl Engine {
         }
         let mut queue = self.commit.lock();
         let state = self.state.load_full();
-        let is_frozen = |memtable: &Arc<Memtable>| {
-            memtable.frozen_at().is_some() && !memtable.is_placeholder()
-        };
+        let is_frozen =
+            |memtable: &Arc<Memtable>| memtable.frozen_at().is_some() && !memtable.is_placeholder();
         if state.memtables.iter().any(is_frozen) {
             return;
         }

@@ -618,9 +618,7 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         let write = |keys: std::ops::Range<u32>, round| {
             keys.for_each(|i| db.put(key(i), [round; 100]).unwrap())
         };
-        let log = engine
-            .files
-            .path_of(FileName::Log(engine.active().log_id));
+        let log = engine.files.path_of(FileName::Log(engine.active().log_id));
         write(50..51, 1);
         db.flush().unwrap();
         let snapshot = db.snapshot();

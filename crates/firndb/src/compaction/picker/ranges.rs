@@ -25,8 +25,8 @@ use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::Debt;
 use crate::manifest::{Level, PartId, PartRange, TableMeta, evenly};
 use crate::mechanisms;
-use crate::options::tuning::PmdbTuning;
 use crate::memtable::Memtable;
+use crate::options::tuning::PmdbTuning;
 use crate::pmdb::{BufferFacts, PmdbStats, TreeFacts};
 use crate::read::block_trees::{Scope, tables_of};
 use crate::read::stack::Stack;
@@ -380,7 +380,10 @@ pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         return None;
     }
     let bytes = |memtables: &[Arc<Memtable>]| -> u64 {
-        memtables.iter().map(|memtable| memtable.used_bytes() as u64).sum()
+        memtables
+            .iter()
+            .map(|memtable| memtable.used_bytes() as u64)
+            .sum()
     };
     let mut due: Vec<(u64, Vec<Arc<Memtable>>)> = (0..state.layout.ids().len())
         .map(|part| state.memtables.flushed_with(part, facts.visible))

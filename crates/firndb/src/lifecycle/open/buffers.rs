@@ -161,8 +161,13 @@ impl Recovery {
         }
         let expected = committed.0.saturating_sub(flushed.0);
         if !self.recovered.buffers.is_empty() && numbers != expected {
-            let expected = format!("{expected} entries above {flushed}, of which {numbers} are there");
-            return Err(Error::corruption("the write buffers in the pool", 0, expected));
+            let expected =
+                format!("{expected} entries above {flushed}, of which {numbers} are there");
+            return Err(Error::corruption(
+                "the write buffers in the pool",
+                0,
+                expected,
+            ));
         }
         let lines: Vec<u32> = unused.iter().map(|named| named.line).collect();
         directory.remove(&lines)?;
@@ -188,7 +193,12 @@ impl Recovery {
 
     /// The greatest number through which a partition is flushed.
     fn flushed_most(&self) -> SeqNo {
-        self.version.flushed.values().copied().max().unwrap_or_default()
+        self.version
+            .flushed
+            .values()
+            .copied()
+            .max()
+            .unwrap_or_default()
     }
 
     /// Notes the ends of the recovered buffers: final ones, if they take no more writes.
@@ -229,7 +239,12 @@ impl Recovery {
     /// The memtables of each partition.
     pub(super) fn part_memtables(&mut self, version: &Version) -> Memtables {
         let buffers = std::mem::take(&mut self.recovered.buffers);
-        if let Some(store) = self.compaction.pm.as_ref().and_then(|store| store.buffers()) {
+        if let Some(store) = self
+            .compaction
+            .pm
+            .as_ref()
+            .and_then(|store| store.buffers())
+        {
             for RecoveredBuffer { memtable, .. } in &buffers {
                 store.count_list(memtable, memtable.dram_used_bytes() as u64, &self.tables);
             }
@@ -237,7 +252,10 @@ impl Recovery {
         let list = |(i, id)| {
             let of_part = buffers.iter().filter(|buffer| buffer.parts.contains(&i));
             let mut memtables: Vec<_> = of_part.map(|buffer| buffer.memtable.clone()).collect();
-            if memtables.first().is_none_or(|newest| newest.frozen_at().is_some()) {
+            if memtables
+                .first()
+                .is_none_or(|newest| newest.frozen_at().is_some())
+            {
                 memtables.insert(0, Arc::new(Memtable::placeholder(FileId(0))));
             }
             let flushed_through = version.flushed.get(id).copied().unwrap_or_default();
@@ -294,7 +312,10 @@ impl Recovery {
 /// The value of an entry.
 fn read_value(pool: &Pool, named: &NamedBuffer, found: &Walked<'_>) -> Result<Vec<u8>> {
     let mut value = vec![0; found.value_len as usize];
-    let place = named.extent.at(found.value_at()).map(|at| pool.read(at, &mut value));
+    let place = named
+        .extent
+        .at(found.value_at())
+        .map(|at| pool.read(at, &mut value));
     let damaged = || {
         let place = format!("write buffer {} in the pool", named.id);
         let at = named.extent.offset.get() + found.at;

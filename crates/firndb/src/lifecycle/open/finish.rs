@@ -17,9 +17,9 @@ use crate::manifest::{Edit, Level, ManifestWriter, PmPairing, PoolEdit};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
+use crate::read::memtables::Memtables;
 use crate::read::pm_space::NewTable;
 use crate::read::row_cache::RowCache;
-use crate::read::memtables::Memtables;
 use crate::read::state::ReadState;
 use crate::sites;
 use crate::upper::Upper;
@@ -103,11 +103,7 @@ impl Recovery {
             pm_buffer,
             values: self.trees.as_ref().map(|trees| trees.values.clone()),
         };
-        let commit = Commit::new(
-            journal,
-            self.last_seqno,
-            self.options.limits.group_bytes,
-        );
+        let commit = Commit::new(journal, self.last_seqno, self.options.limits.group_bytes);
         let readers = Readers::default();
         commit.with_log(|log| {
             self.begin_hot(log, floor, &readers, &commit.visible);
@@ -144,11 +140,7 @@ impl Recovery {
     }
 
     /// The first state for readers.
-    fn read_state(
-        &self,
-        manifest: &ManifestWriter,
-        memtables: Memtables,
-    ) -> Result<ReadState> {
+    fn read_state(&self, manifest: &ManifestWriter, memtables: Memtables) -> Result<ReadState> {
         let levels = self.options.levels();
         let flushed_through = memtables.lists().map(|list| list.flushed_through).max();
         let flushed_through = flushed_through.unwrap_or_default();
