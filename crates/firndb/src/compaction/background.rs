@@ -27,7 +27,7 @@ use self::loans::Loans;
 pub(crate) use self::obsolete::Obsolete;
 use self::obsolete::ObsoleteFiles;
 use self::sub_tasks::SubTasks;
-use crate::compaction::picker::{self, FLUSH_BELOW, Facts, Sizes, WantedCuts};
+use crate::compaction::picker::{self, FLUSH_BELOW, Facts, Flushes, Sizes, WantedCuts};
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::compaction::pm_store::PmFacts;
 use crate::compaction::rate_limiter::{Debt, RateLimiter};
@@ -278,9 +278,7 @@ impl Engine {
         let facts = Facts {
             limits: &self.options.limits,
             busy: &jobs.busy,
-            flushing: jobs.flushing,
-            flush_all: self.jobs.is_flushing_all(),
-            flush_begun: self.is_flush_begun(state),
+            flushes: self.flushes(jobs, state),
             visible: self.commit.visible(),
             oldest: self.oldest_read_point(),
             seek: *self.jobs.seek.lock(),
@@ -305,6 +303,14 @@ impl Engine {
                 .or_else(|| picker::pick(state, &facts)),
             // Even if other work is due.
             false => picker::pick_flush(state, &facts),
+        }
+    }
+
+    fn flushes(&self, jobs: &JobState, state: &ReadState) -> Flushes {
+        Flushes {
+            running: jobs.flushing,
+            begun: self.is_flush_begun(state),
+            all: self.jobs.is_flushing_all(),
         }
     }
 

@@ -53,17 +53,11 @@ impl Engine {
         let start_ns = start_ns + slept_ns;
         let added = edit.add.clone();
         let is_added = |run: &TableRun| added.iter().any(|(_, table)| table.id == run.meta.id);
-        plan.buffers
-            .iter()
-            .rev()
-            .for_each(|buffer| self.follow(buffer));
-        let mut manifest = self.manifest.lock();
-        if let Some(buffer) = plan.buffers.first() {
-            edit.log_floor = self.log_after(buffer);
-            edit.last_seqno = plan.flushes_through();
-            edit.pool.flushed = self.flushed_by(plan);
-            self.note_buffers()?;
+        for buffer in plan.buffers.iter().rev() {
+            self.follow(buffer);
         }
+        let mut manifest = self.manifest.lock();
+        self.complete_buffers(plan, &mut edit)?;
         let floor = edit.log_floor;
         self.complete_flush(plan, manifest.version(), &mut edit);
         edit.ranges.added = plan.divided_at(&added);
@@ -74,11 +68,10 @@ impl Engine {
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, &created);
-            if error.kind() == ErrorKind::Poisoned {
+            match error.kind() {
                 // The record may still turn out to be durable.
-                placed.into_iter().for_each(NewTable::keep);
-            } else {
-                grown.iter().for_each(|grown| grown.undo(&self.compaction));
+                ErrorKind::Poisoned => placed.into_iter().for_each(NewTable::keep),
+                _ => grown.iter().for_each(|grown| grown.undo(&self.compaction)),
             }
             return Err(error);
         }
@@ -94,7 +87,6 @@ impl Engine {
             }
             None => Vec::new(),
         };
-        let logs = logs.into_iter().map(Obsolete::Log);
         // A table that was moved or grew keeps its file.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
         let tables = gone.map(|(_, run)| Obsolete::of(run));
@@ -102,7 +94,9 @@ impl Engine {
             .into_iter()
             .map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
         self.retire(
-            logs.chain(tables)
+            logs.into_iter()
+                .map(Obsolete::Log)
+                .chain(tables)
                 .chain(blocks)
                 .chain(trees)
                 .chain(plan.buffers.iter().cloned().map(Obsolete::Memtable)),
@@ -238,6 +232,18 @@ impl Engine {
             // The next reader of the table finds and reports any error.
             let _open = run.table();
         }
+    }
+
+    /// Adds to the edit of `plan` what it says of the memtables that it flushes, before it is
+    /// recorded. REQUIRES: the manifest's lock.
+    fn complete_buffers(&self, plan: &Plan, edit: &mut Edit) -> Result<()> {
+        let Some(newest) = plan.buffers.first() else {
+            return Ok(());
+        };
+        edit.log_floor = self.log_after(newest);
+        edit.last_seqno = plan.flushes_through();
+        edit.pool.flushed = self.flushed_by(plan);
+        self.note_buffers()
     }
 
     /// The partitions whose memtables `plan` flushes, where each has its own, and how far.

@@ -245,6 +245,28 @@ impl PoolEdit {
             ..PoolEdit::default()
         }
     }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let holds_entries = self.holds_entries.map(u64::from);
+        let numbers = [
+            (PM, self.pairing.map(|pm| pm.generation)),
+            (HOLDS_ENTRIES, holds_entries),
+        ];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                put_varint(out, tag);
+                put_varint(out, number);
+            }
+        }
+        for tree in &self.trees_added {
+            put_tree(out, tree);
+        }
+        for (part, through) in &self.flushed {
+            put_varint(out, FLUSHED);
+            put_varint(out, u64::from(part.0));
+            put_varint(out, through.0);
+        }
+    }
 }
 
 /// Changes of the borders of ranges inside partitions.
@@ -373,8 +395,6 @@ impl Edit {
         for &log in &self.logs_named {
             number(LOG_NAMED, Some(log.0));
         }
-        number(PM, self.pool.pairing.map(|pm| pm.generation));
-        number(HOLDS_ENTRIES, self.pool.holds_entries.map(u64::from));
         if let Some(uuid) = &self.uuid {
             put_varint(&mut out, UUID);
             out.extend_from_slice(uuid);
@@ -426,14 +446,7 @@ impl Edit {
         keys(CUT_DROPPED, &self.cuts_dropped);
         keys(RANGE_ADDED, &self.ranges.added);
         keys(RANGE_DROPPED, &self.ranges.dropped);
-        for tree in &self.pool.trees_added {
-            put_tree(&mut out, tree);
-        }
-        for (part, through) in &self.pool.flushed {
-            put_varint(&mut out, FLUSHED);
-            put_varint(&mut out, u64::from(part.0));
-            put_varint(&mut out, through.0);
-        }
+        self.pool.put(&mut out);
         out
     }
 

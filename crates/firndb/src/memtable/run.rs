@@ -284,8 +284,8 @@ impl Memtable {
         }
     }
 
-    /// Counts `bytes` as the memory of the list of a memtable with its entries in persistent memory,
-    /// and returns what was counted before.
+    /// Counts `bytes` as the memory of the list of a memtable in persistent memory, and returns
+    /// what was counted before.
     pub(crate) fn count_list(&self, bytes: u64) -> u64 {
         match &self.home {
             Home::Pm(place) => place.counted.swap(bytes, Ordering::Relaxed),

@@ -55,7 +55,7 @@ pub(crate) struct BufferStore {
     buffer_bytes: u64,
     /// Bytes that a write waits for.
     wanted_bytes: AtomicU64,
-    /// What is missing of the least room.
+    /// The missing part of the least room.
     set_aside: Mutex<Option<Headroom>>,
     /// The number with which buffers were noted last.
     noted: Mutex<SeqNo>,

@@ -1,4 +1,5 @@
-//! Ranges with stacks of tables, profile `pmdb` (PMDB, IEEE TC 2022): their part of a pool. The policy is
+//! Ranges with stacks of tables, profile `pmdb` (PMDB, IEEE TC 2022): their part of a pool. The
+//! policy is
 //! `compaction/picker/ranges.rs`.
 
 mod buffers;

@@ -40,8 +40,7 @@ pub struct PmdbStats {
 pub struct PartBufferStats {
     /// The number of buffers. A partition without writes has none.
     pub buffers: usize,
-    /// Those among them that are full, or take no more writes for another reason, and wait until
-    /// they are flushed.
+    /// The buffers among them that take no more writes, and wait until they are flushed.
     pub frozen: usize,
     /// Bytes of persistent memory that they take.
     pub bytes: u64,

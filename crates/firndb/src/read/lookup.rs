@@ -128,7 +128,7 @@ pub(super) struct Search<'a> {
 pub(super) enum Missed<'a> {
     /// It is not there. The query goes on with the runs.
     Query(Query<'a>),
-    /// What is there is damaged.
+    /// An entry is there, and is damaged.
     Damaged(Error),
 }
 

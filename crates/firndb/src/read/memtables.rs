@@ -6,7 +6,7 @@
 //! 2. A list is newest first for each key. Memtables of several lists, which were there before the
 //!    partition was divided, are the oldest of each of them, in the same order.
 
-use crate::manifest::{Layout, PartId};
+use crate::manifest::Layout;
 use crate::memtable::Memtable;
 use firn_base::SeqNo;
 use std::ops::{Range, RangeInclusive};
@@ -164,8 +164,8 @@ impl Memtables {
         }
     }
 
-    /// With `fresh` as the memtable that takes writes in `lists`. What took them is to be frozen, so
-    /// other lists in which it did get a placeholder.
+    /// With `fresh` as the memtable that takes writes in `lists`. The one that took them is to be
+    /// frozen, so other lists that have it get a placeholder.
     pub(crate) fn with_fresh(&self, lists: Range<usize>, fresh: &Arc<Memtable>) -> Memtables {
         let full: Vec<_> = self.lists[lists.clone()]
             .iter()
@@ -245,15 +245,6 @@ impl Memtables {
         let lists = &self.lists[at.min(self.lists.len() - 1)..][..2.min(self.lists.len())];
         let mut memtables = lists.iter().flat_map(|list| &list.memtables);
         !self.by_part || memtables.all(|memtable| memtable.is_placeholder())
-    }
-
-    /// The greatest number through which each partition of `layout` is flushed.
-    pub(crate) fn flushed_through<'a>(
-        &'a self,
-        layout: &'a Layout,
-    ) -> impl Iterator<Item = (PartId, SeqNo)> + 'a {
-        let lists = self.lists.iter().map(|list| list.flushed_through);
-        layout.ids().iter().copied().zip(lists)
     }
 
     fn changed(&self, change: impl Fn(&Unflushed) -> Option<Unflushed>) -> Memtables {

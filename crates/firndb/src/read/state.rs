@@ -2,12 +2,12 @@
 //!
 //! 1. A state never changes. A change creates a new state and swaps it in (`install.rs`, and
 //!    `write/mod.rs` for a fresh memtable).
-//! 2. The runs of an unsorted level are ordered newest first by sequence number
-//!    range, never by file id.
+//! 2. The runs of an unsorted level are ordered newest first by sequence number range, never by
+//!    file id.
 //! 3. The runs of a sorted level do not share a user key and are in key order.
 //! 4. Routing and data are one value, so a reader cannot see the partition borders of one state and
-//!    the runs of another. A run lies within one partition, and the memtables hold keys of all or of
-//!    one (`memtables.rs`).
+//!    the runs of another. A run lies within one partition, and the memtables have keys of all
+//!    or of one (`memtables.rs`).
 //! 5. A partition, and a level of it, is shared by all states in which it is unchanged, and by
 //!    cursors. A changed level is derived from the previous one: only the tables that are not in
 //!    both are examined, and the others get one more reference.

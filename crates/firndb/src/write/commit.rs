@@ -85,7 +85,7 @@ pub(crate) struct Members {
 #[derive(Debug)]
 pub(crate) struct Reserved {
     first: Reservation,
-    /// Those in the memtables of other partitions.
+    /// The rest, in the memtables of other partitions.
     more: Vec<Reservation>,
 }
 

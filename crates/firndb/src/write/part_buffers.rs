@@ -11,7 +11,6 @@
 use crate::engine::Engine;
 use crate::event::StallReason;
 use crate::memtable::{Entry, Footprint, Memtable};
-use crate::pmdb::BufferStore;
 use crate::read::state::ReadState;
 use crate::write::commit::{Queue, Reserved};
 use firn_base::{FileId, Result, SeqNo};
@@ -30,7 +29,7 @@ impl Engine {
 
     /// The used share of the room for buffers.
     pub(super) fn buffers_fill(&self) -> f64 {
-        let facts = self.buffers().map(BufferStore::facts);
+        let facts = self.buffers().map(|store| store.facts());
         facts.map_or(0.0, |facts| {
             facts.used_bytes as f64 / facts.most_bytes.max(1) as f64
         })

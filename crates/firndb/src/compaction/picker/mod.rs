@@ -26,17 +26,23 @@ use crate::read::state::ReadState;
 use crate::upper::Upper;
 use firn_base::{FileId, Limits, SeqNo};
 
+/// The flushes that run, and that are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Flushes {
+    /// True if one is running.
+    pub(crate) running: bool,
+    /// True if the flush of the oldest memtable was interrupted, so that some of its entries are in
+    /// the structure above the levels.
+    pub(crate) begun: bool,
+    /// True if a user waits until all frozen memtables are flushed.
+    pub(crate) all: bool,
+}
+
 /// The facts that a pick needs in addition to the state.
 pub(crate) struct Facts<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) busy: &'a BusyTables,
-    /// True if a flush is running.
-    pub(crate) flushing: bool,
-    /// True if a user waits until all frozen memtables are flushed.
-    pub(crate) flush_all: bool,
-    /// True if the flush of the oldest memtable was interrupted, so that some of its entries are in
-    /// the structure above the levels.
-    pub(crate) flush_begun: bool,
+    pub(crate) flushes: Flushes,
     /// The highest visible sequence number. A memtable may be flushed once all its entries are
     /// visible.
     pub(crate) visible: SeqNo,
@@ -156,7 +162,9 @@ pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     if state.memtables.are_by_part() {
         return ranges::pick_flush(state, facts);
     }
-    let buffer = state.flushable(facts.visible).filter(|_| !facts.flushing)?;
+    let buffer = state
+        .flushable(facts.visible)
+        .filter(|_| !facts.flushes.running)?;
     let how = match state.upper() {
         None => How::Copy,
         Some(Upper::Trees(trees)) => trees::flush_how(trees, buffer, facts)?,

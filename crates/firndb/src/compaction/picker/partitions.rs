@@ -122,7 +122,7 @@ fn borders_of(state: &ReadState, at: usize, part: &Part, pieces: usize) -> Wante
 /// A wanted border that nothing is in the way of any more. It comes before other work, because the
 /// partition is seldom idle while much is written.
 pub(super) fn pick_ready(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    if facts.flushing {
+    if facts.flushes.running {
         return None;
     }
     facts.wanted.iter().find_map(|cut| {
@@ -171,7 +171,7 @@ fn crossing<'a>(part: &'a Part, cut: &[u8]) -> Option<(Level, &'a Arc<TableRun>)
 
 /// Joins two neighbours that have little together. Each keeps its tables.
 fn pick_union(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    if facts.flushing || state.parts.len() == 1 {
+    if facts.flushes.running || state.parts.len() == 1 {
         return None;
     }
     let is_free = |part: &Part| !is_busy(part, facts.busy);

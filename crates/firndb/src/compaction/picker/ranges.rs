@@ -376,7 +376,7 @@ pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     else {
         return None;
     };
-    if facts.flushing {
+    if facts.flushes.running {
         return None;
     }
     let bytes = |memtables: &[Arc<Memtable>]| -> u64 {
@@ -391,7 +391,7 @@ pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         .filter(|(_, flushed)| !flushed.is_empty())
         .collect();
     due.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-    let is_due = facts.flush_all || buffers.has_less_than(FLUSH_BELOW);
+    let is_due = facts.flushes.all || buffers.has_less_than(FLUSH_BELOW);
     if !is_due {
         due.retain(|(_, flushed)| flushed.len() >= FROZEN_MAX);
     }

@@ -50,7 +50,7 @@ pub(super) fn flush_how(trees: &Trees, buffer: &Memtable, facts: &Facts<'_>) -> 
     let reuse_min = facts.tuning.lab.reuse_min;
     let is_reused = |share: Option<f64>| share.is_some_and(|share| share >= reuse_min);
     let stays = reuse_min == 0.0
-        || facts.flush_begun
+        || facts.flushes.begun
         || trees.values.is_placed(buffer.log_id)
         || is_reused(trees.reuse.share_of(buffer));
     let how = match trees.are_empty() && (!works || !stays) {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// A buffer with less than this part of its room left takes no more writes after an open.
 const ROOM_SHARE: usize = 8;
 
-/// What the pool has of write buffers.
+/// The write buffers that a pool names.
 #[derive(Default)]
 pub(super) struct FoundBuffers {
     directory: Option<Arc<BufferDirectory>>,

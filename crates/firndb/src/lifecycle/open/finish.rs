@@ -272,7 +272,7 @@ impl Recovery {
         Ok(manifest)
     }
 
-    /// What the new manifest says of the pool.
+    /// The part of the new manifest that is about the pool.
     fn pool_edit(&self, pairing: PmPairing) -> PoolEdit {
         let has_buffers = self.has_part_buffers();
         let mut flushed = Vec::new();
