@@ -5,24 +5,9 @@
 mod rig;
 
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::{
-    BlockTreeStats, ErrorKind, Options, PmConfig, PmdbStats, PmdbTuning, Profile, Seeks, mechanisms,
-};
+use firndb::{BlockTreeStats, ErrorKind, Profile, Seeks, mechanisms};
+use rig::ranges::{pmdb, stacks, with_pool};
 use rig::{Rig, flush, row, row_of_option};
-
-/// Stacks of four tables, and ranges of two. Nothing is merged at rest.
-fn stacks(options: &mut Options) {
-    options.limits.level0_rest = 100;
-    options.tuning.pmdb = PmdbTuning {
-        max_io: 4,
-        range_tables: 2,
-        ..PmdbTuning::default()
-    };
-}
-
-fn pmdb(rig: &Rig) -> PmdbStats {
-    rig.stats().design.pmdb.unwrap()
-}
 
 /// Checks the contents of `rig` while it is changed, opened again, killed and compacted.
 fn check_all_its_life(mut rig: Rig) -> Rig {
@@ -340,16 +325,6 @@ fn pmdb_06_new_keys_hide_nothing_under_small_filters() {
     }
     assert!(pmdb(&rig).stash_merges > 0, "{:?}", pmdb(&rig));
     assert_eq!(merges_for(&rig, "space"), 0, "{:?}", pmdb(&rig));
-}
-
-/// Stacks as [`stacks`] has them, with a simulated pool of `bytes`.
-fn with_pool(bytes: u64) -> impl Fn(&mut Options) {
-    move |options| {
-        stacks(options);
-        options.pm = Some(PmConfig::volatile(0));
-        options.environment.memory = Some(SimRegion::new(bytes, Mode::Adr));
-        options.tuning.pmdb.buffer_bytes = Some(16 << 10);
-    }
 }
 
 fn trees(rig: &Rig) -> BlockTreeStats {

@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod lists;
+pub(crate) mod ranges;
 
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
