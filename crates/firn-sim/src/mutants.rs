@@ -38,6 +38,7 @@ const HUNT: &[(&str, u64)] = &[
     ("lab_joint", 60),
     ("tlsm_joint", 60),
     ("blade_joint", 60),
+    ("pmdb_joint", 60),
     ("tlsm_link_cut", 300),
     ("pm_seq_hot", 12),
     ("pm_seq_placed", 7),

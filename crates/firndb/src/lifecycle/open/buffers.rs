@@ -7,8 +7,9 @@
 //! 2. The manifest says how far each partition is flushed. Entries up to that are in tables, or
 //!    were dropped with the tombstones that hid them, so they are left out, whatever the buffers
 //!    have. A buffer without others is free.
-//! 3. All numbers above the greatest of these, up to the committed one, are in buffers. If one is
-//!    missing, it was damaged or is of another moment than the manifest.
+//! 3. All numbers above the greatest of these, up to the committed one, are in buffers, once the
+//!    manifest says that these may hold entries. If one is missing, it was damaged or is of another
+//!    moment than the manifest.
 
 use super::Recovery;
 use crate::manifest::{self, Version};
@@ -160,7 +161,7 @@ impl Recovery {
             }
         }
         let expected = committed.0.saturating_sub(flushed.0);
-        if !self.recovered.buffers.is_empty() && numbers != expected {
+        if self.version.holds_entries && numbers != expected {
             let expected =
                 format!("{expected} entries above {flushed}, of which {numbers} are there");
             return Err(Error::corruption(
@@ -299,7 +300,8 @@ impl Recovery {
         // What was flushed since the manifest was read is in none of its tables.
         let now = manifest::read(self.files.dir(), &self.counters)?;
         let is_same = now.is_some_and(|(_, now)| now.flushed == self.version.flushed);
-        if !is_same || (!copied.is_empty() && numbers != committed.0.saturating_sub(flushed.0)) {
+        let is_whole = numbers == committed.0.saturating_sub(flushed.0);
+        if !is_same || (self.version.holds_entries && !is_whole) {
             return Err(Error::changed(self.files.path().display()));
         }
         self.end_buffer()?;

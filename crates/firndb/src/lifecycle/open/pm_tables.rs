@@ -58,6 +58,7 @@ impl Recovery {
                     .add_placed(PmSpace::List(Arc::new(space), totals));
             }
         }
+        self.refuse_without_buffers()?;
         self.claim_block_trees()?;
         let mut store = self.pm_store()?;
         if matches!(store, Some(PmStore::Trees(_))) {
@@ -136,6 +137,16 @@ impl Recovery {
                            the fence: open it with `pm` set to that pool, as `dax` or `emulated`";
             Error::new(ErrorKind::Incompatible, message)
         })
+    }
+
+    /// Refuses a pool that cannot have the write buffers that the manifest says are there.
+    fn refuse_without_buffers(&self) -> Result<()> {
+        if !self.version.holds_entries || self.durable_pool().is_some() {
+            return Ok(());
+        }
+        let message = "the newest entries of this database are in write buffers in a persistent-memory pool, on a \
+                       medium that is durable at the fence: open it with `pm` set to that pool, as `dax` or `emulated`";
+        Err(Error::new(ErrorKind::Incompatible, message))
     }
 
     /// The pool, if it is durable at the fence.
