@@ -75,6 +75,7 @@ const EXTRA: [&str; 53] = [
     "pmdb_max_io",
     "pmdb_range_tables",
     "pmdb_table_bytes",
+    "pmdb_buffer_bytes",
 ];
 
 /// The pool of an engine, if it has one: 0 bytes are none.
@@ -148,6 +149,7 @@ fn set_pmdb(setup: &Setup, pmdb: &mut PmdbTuning) -> Result<()> {
         .extra("pmdb_range_tables")?
         .unwrap_or(pmdb.range_tables);
     pmdb.table_bytes = setup.extra("pmdb_table_bytes")?.unwrap_or(pmdb.table_bytes);
+    pmdb.buffer_bytes = setup.extra("pmdb_buffer_bytes")?.or(pmdb.buffer_bytes);
     Ok(())
 }
 
