@@ -72,6 +72,8 @@ pub struct NamedBuffer {
 /// A line whose words are not those that were stored.
 #[derive(Debug, Clone)]
 pub struct DamagedLine {
+    /// The line's number.
+    pub line: u32,
     /// The error, with the line's place: `Corruption`.
     pub error: Error,
     /// The buffer, if its extent is known, and true if its end is that of the last note. Otherwise
@@ -283,6 +285,7 @@ impl BufferDirectory {
             let salvaged = Line::salvage(&words, &self.pool.uuid(), line);
             let salvaged = salvaged.filter(|(one, _)| could_be(one));
             found.push(Err(DamagedLine {
+                line,
                 error: self.damaged(at, expected),
                 buffer: salvaged.map(|(one, has_end)| (one.named(line), has_end)),
             }));
