@@ -180,7 +180,8 @@ impl Repair {
             print_report(&report)?
         }
         let lost = report.set_aside.len() + report.tables_lost.len() + report.not_ours.len();
-        if lost == 0 {
+        let is_newest_lost = report.newest_lost || report.buffer_entries_lost > 0;
+        if lost == 0 && !is_newest_lost {
             return Ok(Exit::Done);
         }
         let (is, are) = if self.dry_run {
@@ -200,6 +201,11 @@ impl Repair {
             [] => String::new(),
             tables => format!("; of {} nothing could be read", tables.join(", ")),
         };
+        let newest = match (report.newest_lost, report.buffer_entries_lost) {
+            (true, _) => "; the newest entries, which were in the pool, are lost".to_owned(),
+            (false, 0) => String::new(),
+            (false, entries) => format!("; {entries} of the newest entries are lost"),
+        };
         let others = match report.not_ours.as_slice() {
             [] => String::new(),
             files => format!(
@@ -209,7 +215,7 @@ impl Repair {
         };
         Err(Failure::new(
             Exit::NotFound,
-            format!("not everything could be taken along: {aside}{missing}{others}"),
+            format!("not everything could be taken along: {aside}{missing}{newest}{others}"),
         ))
     }
 }

@@ -66,6 +66,11 @@ impl PmBuffer {
         self.line
     }
 
+    /// The extent that it is in.
+    pub fn extent(&self) -> Extent {
+        self.growing.extent()
+    }
+
     /// The bytes of entries that it can hold.
     pub fn capacity_bytes(&self) -> u64 {
         self.growing.extent().len

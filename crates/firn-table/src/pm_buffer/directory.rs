@@ -69,6 +69,18 @@ pub struct NamedBuffer {
     pub is_final: bool,
 }
 
+/// A line whose words are not those that were stored.
+#[derive(Debug, Clone)]
+pub struct DamagedLine {
+    /// The line's number.
+    pub line: u32,
+    /// The error, with the line's place: `Corruption`.
+    pub error: Error,
+    /// The buffer, if its extent is known, and true if its end is that of the last note. Otherwise
+    /// the end is 0 and not final.
+    pub buffer: Option<(NamedBuffer, bool)>,
+}
+
 /// A statement about a buffer: see invariants 3 and 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Note {
@@ -222,32 +234,63 @@ impl BufferDirectory {
         Ok(())
     }
 
+    /// Checks that both committed words are whole and, if `expected` is given, that they hold it.
+    /// A cut, or a concurrent commit, leaves words that differ.
+    ///
+    /// # Errors
+    /// `Corruption` for the first word that is not.
+    pub fn check_committed(&self, expected: Option<SeqNo>) -> Result<()> {
+        for (line, salt) in (0u64..).zip(self.committed) {
+            let at = line * LINE_BYTES;
+            let found = salt.open(self.pool.load_u64(self.within(at)?)?);
+            let found = found.ok_or_else(|| self.damaged(at, "a committed sequence number"))?;
+            if let Some(expected) = expected.filter(|expected| expected.0 != found) {
+                let expected = format!("the committed sequence number {expected}, not {found}");
+                return Err(self.damaged(at, &expected));
+            }
+        }
+        Ok(())
+    }
+
     /// All buffers that lines name, in the order of lines. A line that is damaged is an error in
     /// its place: `Corruption`.
     ///
     /// # Errors
     /// The error of reading the pool.
     pub fn named(&self) -> Result<Vec<Result<NamedBuffer>>> {
-        let mut named = Vec::new();
+        let found = self.salvage_lines()?.into_iter();
+        Ok(found
+            .map(|line| line.map_err(|damaged| damaged.error))
+            .collect())
+    }
+
+    /// As [`BufferDirectory::named`], with the readable part of each damaged line.
+    ///
+    /// # Errors
+    /// The error of reading the pool.
+    pub fn salvage_lines(&self) -> Result<Vec<Result<NamedBuffer, DamagedLine>>> {
+        let mut found = Vec::new();
         for line in 0..self.lines() {
             let (words, at) = (self.read_line(line)?, self.line_at(line));
-            match Line::decode(&words, &self.pool.uuid(), line) {
-                Ok(None) => {}
-                Ok(Some(found)) if !self.could_allocate(found.extent) => {
-                    named.push(Err(self.damaged(at, "an extent inside the pool")));
+            let could_be = |one: &Line| self.could_allocate(one.extent);
+            let expected = match Line::decode(&words, &self.pool.uuid(), line) {
+                Ok(None) => continue,
+                Ok(Some(one)) if could_be(&one) => {
+                    found.push(Ok(one.named(line)));
+                    continue;
                 }
-                Ok(Some(found)) => named.push(Ok(NamedBuffer {
-                    line,
-                    id: found.id,
-                    extent: found.extent,
-                    through: found.through,
-                    end: found.end,
-                    is_final: found.is_final,
-                })),
-                Err(expected) => named.push(Err(self.damaged(at, expected))),
-            }
+                Ok(Some(_)) => "an extent inside the pool",
+                Err(expected) => expected,
+            };
+            let salvaged = Line::salvage(&words, &self.pool.uuid(), line);
+            let salvaged = salvaged.filter(|(one, _)| could_be(one));
+            found.push(Err(DamagedLine {
+                line,
+                error: self.damaged(at, expected),
+                buffer: salvaged.map(|(one, has_end)| (one.named(line), has_end)),
+            }));
         }
-        Ok(named)
+        Ok(found)
     }
 
     /// The words of a line as they were at one moment.
@@ -414,6 +457,19 @@ impl BufferDirectory {
     #[cold]
     fn damaged(&self, at: u64, expected: &str) -> Error {
         Error::corruption(PLACE, self.extent.offset.get() + at, expected)
+    }
+}
+
+impl Line {
+    fn named(&self, line: u32) -> NamedBuffer {
+        NamedBuffer {
+            line,
+            id: self.id,
+            extent: self.extent,
+            through: self.through,
+            end: self.end,
+            is_final: self.is_final,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::layout::{ENTRY_HEADER_BYTES, EntryHeader, EntrySalt, entry_bytes};
 use crate::sites;
 use firn_base::checksum::{crc32c, matches, of_entry};
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use firn_base::{Error, Kind, Result, SeqNo, Tag};
+use firn_base::{Kind, Result, SeqNo, Tag};
 use firn_pm::{Extent, Pool};
 use std::iter;
 
@@ -172,21 +172,9 @@ pub fn walk(
     mut each: impl FnMut(WalkedEntry<'_>) -> Result<()>,
 ) -> Result<u64> {
     let salt = EntrySalt::new(&pool.uuid(), buffer.id);
-    let limit = match buffer.is_final {
-        true => buffer.end.min(buffer.extent.len),
-        false => buffer.extent.len,
-    };
-    let mut pieces = Pieces {
-        pool,
-        extent: buffer.extent,
-        limit,
-        start: 0,
-        bytes: Vec::new(),
-    };
-    let damaged = |at: u64, expected: &str| {
-        let place = format!("write buffer {} in the pool", buffer.id);
-        Error::corruption(place, buffer.extent.offset.get() + at, expected)
-    };
+    let limit = buffer.limit();
+    let mut pieces = Pieces::new(pool, buffer.extent, limit);
+    let damaged = |at: u64, expected: &str| buffer.damaged(at, expected);
     let mut at = from;
     while let Some(bytes) = pieces.get(at, ENTRY_HEADER_BYTES)? {
         let Some(header) = EntryHeader::decode(bytes) else {
@@ -218,7 +206,7 @@ pub fn walk(
 }
 
 /// The bytes of an extent, read piece by piece.
-struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     pool: &'a Pool,
     extent: Extent,
     /// The end of the bytes that are read.
@@ -228,9 +216,19 @@ struct Pieces<'a> {
     bytes: Vec<u8>,
 }
 
-impl Pieces<'_> {
+impl<'a> Pieces<'a> {
+    pub(super) fn new(pool: &'a Pool, extent: Extent, limit: u64) -> Pieces<'a> {
+        Pieces {
+            pool,
+            extent,
+            limit,
+            start: 0,
+            bytes: Vec::new(),
+        }
+    }
+
     /// The `len` bytes at `at`; `None` if they pass the limit.
-    fn get(&mut self, at: u64, len: usize) -> Result<Option<&[u8]>> {
+    pub(super) fn get(&mut self, at: u64, len: usize) -> Result<Option<&[u8]>> {
         let end = at.checked_add(len as u64).filter(|&end| end <= self.limit);
         let Some(end) = end else { return Ok(None) };
         if at < self.start || end > self.start + self.bytes.len() as u64 {

@@ -217,6 +217,28 @@ impl Line {
         Ok(Some(found))
     }
 
+    /// The buffer that the words of a damaged line name, and true if its noted end is whole. A note
+    /// that is damaged is replaced with that of a new buffer. `None` if its extent is unknown.
+    pub(super) fn salvage(
+        words: &[u64; LINE_WORDS],
+        uuid: &[u8; 16],
+        line: u32,
+    ) -> Option<(Line, bool)> {
+        let id = FileId(words[0] >> 8);
+        if id == FileId(0) {
+            return None;
+        }
+        let mut words = *words;
+        words[0] = id_word(id);
+        words[THROUGH_AT as usize / 8] = through_word(uuid, line, id, SeqNo(0));
+        if let Ok(Some(found)) = Line::decode(&words, uuid, line) {
+            return Some((found, true));
+        }
+        words[END_AT as usize / 8] = end_word(uuid, line, id, (0, false));
+        let found = Line::decode(&words, uuid, line).ok()?;
+        found.map(|found| (found, false))
+    }
+
     fn crc(&self, uuid: &[u8; 16], line: u32) -> u32 {
         let (offset, len) = (self.extent.offset.get(), self.extent.len);
         let parts: [&[u8]; 3] = [uuid, &offset.to_le_bytes(), &len.to_le_bytes()];

@@ -7,10 +7,12 @@ mod buffer;
 mod directory;
 mod entries;
 mod layout;
+mod salvage;
 #[cfg(test)]
 mod tests;
 
 pub use buffer::PmBuffer;
-pub use directory::{BufferDirectory, NamedBuffer, Note};
+pub use directory::{BufferDirectory, DamagedLine, NamedBuffer, Note};
 pub use entries::{StagedEntries, WalkedEntry, walk};
 pub use layout::{ENTRY_HEADER_BYTES, entry_bytes};
+pub use salvage::{DamagedPart, salvage};

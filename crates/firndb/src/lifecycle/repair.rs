@@ -5,7 +5,8 @@
 //!    used.
 //! 2. The pool: the ends of the logs in it and, in profile `lab`, the entries of leaves that
 //!    verify, with the values from the logs that they point to (`repair/pool.rs`,
-//!    `repair/entries.rs`).
+//!    `repair/entries.rs`). In profile `pmdb`, the whole entries of the write buffers, up to the
+//!    committed number, that are in no table (`repair/buffers.rs`).
 //! 3. Logs: each frame up to the first damage, of the logs that are not obsolete, named or not. If
 //!    a leaf or the whole pool was lost, of all existing logs. Evicted entries stay left out.
 //! 4. All entries are merged by key and sequence number into new tables, which a new manifest
@@ -21,9 +22,10 @@
 //! read, replaced or moved.
 //!
 //! If the manifest or a part of the pool was lost, an entry that was deleted long ago can come
-//! back: its tombstone may be gone while an obsolete file that was not removed yet, or an old log,
-//! still holds the entry.
+//! back: its tombstone may be gone while an obsolete file that was not removed yet, an old log, or
+//! a write buffer that was flushed, still holds the entry.
 
+mod buffers;
 mod entries;
 mod own;
 mod pm_tables;
@@ -80,11 +82,19 @@ pub struct RepairReport {
     /// Leaves of profile `lab` that could not be read. Entries that are also in logs were recovered
     /// from there. Others, whose values are in the hot buffer, are missing or have an older value.
     pub leaves_lost: u64,
-    /// Entries whose values could not be read from a log or from the pool's hot buffer, and of
-    /// which no newer version was found.
+    /// Entries whose values could not be read from a log, a write buffer or the pool's hot buffer,
+    /// and of which no newer version was found.
     pub values_lost: u64,
     /// Entries recovered from leaves.
     pub tree_entries: u64,
+    /// Entries that were found in write buffers in the pool.
+    pub buffer_entries: u64,
+    /// The parts of the write buffers in the pool, or of their directory, that are damaged.
+    pub buffers_damaged: Vec<String>,
+    /// Entries that were in write buffers and were not found, as far as sequence numbers tell.
+    pub buffer_entries_lost: u64,
+    /// True if the newest entries were in write buffers in a pool and all of them are lost.
+    pub newest_lost: bool,
     /// Entries in the repaired database, including tombstones; 0 after a dry run.
     pub entries: u64,
     /// Names of files that were not copied in full and are in `lost/` now, or would be after a
@@ -117,8 +127,8 @@ struct Repair {
     all_logs: BTreeSet<FileId>,
     last_seqno: SeqNo,
     report: RepairReport,
-    /// The pool's hot buffer, and the keys whose slots in it were reused, with the highest sequence
-    /// number of each.
+    /// The pool's hot buffer, and the keys whose slots in it were reused, or whose values in write
+    /// buffers are damaged, with the highest sequence number of each.
     hot: Option<Arc<HotSlots>>,
     superseded: HashMap<Box<[u8]>, SeqNo>,
     /// Entries recovered from logs and trees, until they are in a temporary table.
@@ -230,9 +240,13 @@ fn open_pool(
         Some(Err(error)) if error.kind() == ErrorKind::NotFound && is_unpaired => Ok(None),
         Some(Err(error)) => {
             report.pool_lost = Some(error.to_string());
+            report.newest_lost = known.is_some_and(|known| known.holds_entries);
             Ok(None)
         }
-        None => Ok(None),
+        None => {
+            known.map_or(Ok(()), pool::refuse_without_buffers)?;
+            Ok(None)
+        }
     }
 }
 
@@ -297,6 +311,10 @@ impl Repair {
             PmLogBuffer::logs_named(pool, &files.uuid)
         })?;
         let next = named.into_iter().fold(next, |next, id| next.max(id.next()));
+        let next = match &pool {
+            Some(pool) => buffers::next_id(pool, next, known.as_ref())?,
+            None => next,
+        };
         let next = next.max(known.as_ref().map_or(FileId(0), |known| known.next_file_id));
         let mut compaction = CompactionContext::new(&files, &counters, options, budget, next);
         compaction.sst.owner.log_id = last_log;
@@ -331,7 +349,10 @@ impl Repair {
 
     /// Reads everything. Creates nothing but temporary tables.
     fn read(&mut self) -> Result<()> {
-        self.read_trees()?;
+        if let Some(pool) = self.judged_pool() {
+            self.read_buffers(&pool)?;
+            self.read_trees(pool)?;
+        }
         self.read_pm_tables()?;
         self.read_tables()?;
         self.read_logs()
@@ -521,9 +542,14 @@ impl Repair {
             .pool
             .as_ref()
             .is_some_and(|pool| TreeStore::named(pool).is_some());
+        let has_buffers = self
+            .pool
+            .as_ref()
+            .is_some_and(|pool| buffers::has_directory(pool));
         let profile = match &self.known {
             Some(known) => known.profile,
             None if has_trees => Profile::Lab.number(),
+            None if has_buffers => Profile::Pmdb.number(),
             None => self.options.profile.number(),
         };
         let applied = self

@@ -1,5 +1,7 @@
 //! Verification: reads the whole database and checks it.
 
+mod buffers;
+
 use crate::engine::Engine;
 use crate::files::FileName;
 use crate::manifest::{Level, TableMeta};
@@ -68,6 +70,7 @@ impl Engine {
                 true => self.examine_sst(level, run, &mut report, found)?,
             }
         }
+        self.examine_buffers(&state, &mut report, found)?;
         for run in state.trees() {
             self.calls.check()?;
             self.examine_tree(run, found)?;
@@ -229,6 +232,7 @@ impl Engine {
         upper
             .into_iter()
             .chain(self.pm.iter().map(|pool| pool.check().map(drop)))
+            .chain(self.pm.iter().flat_map(|pool| self.check_directory(pool)))
             .collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The memtable: a skiplist in an arena, in DRAM. Its entries may be in persistent memory.
 
 mod arena;
+mod examine;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;

@@ -56,7 +56,7 @@ impl Footprint {
 
 /// A memtable, active or frozen.
 pub(crate) struct Memtable {
-    list: Skiplist,
+    pub(super) list: Skiplist,
     /// The id of the memtable, and of the log that takes its entries.
     pub(crate) log_id: FileId,
     /// The first log that holds entries of it. An earlier one if entries were replayed when the

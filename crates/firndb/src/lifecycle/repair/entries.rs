@@ -17,6 +17,7 @@ use firn_base::exec::block_on;
 use firn_base::key::Kind;
 use firn_base::{ErrorKind, FileId, Result, SeqNo, Tag};
 use firn_fs::OpenMode;
+use firn_pm::Pool;
 use firn_table::pm_btree::{HOT_LOG, Seen, TreeIter, TreeStore, View};
 use firn_table::sst::{Got, Query};
 use std::collections::BTreeSet;
@@ -29,22 +30,26 @@ const BATCH: usize = 1024;
 type InTree = (Vec<u8>, Tag, Option<ValueAddress>);
 
 impl Repair {
-    /// Copies the entries of the trees. The report records whether all of them could be read.
-    pub(super) fn read_trees(&mut self) -> Result<()> {
-        let Some(pool) = self.pool.clone() else {
-            return Ok(());
-        };
+    /// The pool, if it is of the same moment as the manifest and has entries that are in no table.
+    pub(super) fn judged_pool(&mut self) -> Option<Arc<Pool>> {
+        let pool = self.pool.clone()?;
         match pool::age(&pool.root(), self.known.as_ref()) {
-            Age::Same => {}
+            Age::Same => Some(pool),
             // Everything in it is in tables.
-            Age::CutRepair => return Ok(()),
+            Age::CutRepair => None,
             Age::Other(why) => {
                 // Its halves of logs are not the ends of these logs either.
                 self.report.pool_lost = Some(why);
+                let known = self.known.as_ref();
+                self.report.newest_lost = known.is_some_and(|known| known.holds_entries);
                 self.pool = None;
-                return Ok(());
+                None
             }
         }
+    }
+
+    /// Copies the entries of the trees. The report records whether all of them could be read.
+    pub(super) fn read_trees(&mut self, pool: Arc<Pool>) -> Result<()> {
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
         let known = self.known.take();
         let is_evicted = |bound: &[u8]| {
@@ -191,8 +196,8 @@ impl Repair {
         self.count_lost_slots()
     }
 
-    /// Counts the lost entries among those whose slots in the hot buffer were reused: the ones for
-    /// which neither they nor a newer version was recovered.
+    /// Counts the lost entries among those whose slots in the hot buffer were reused, or whose
+    /// values are damaged: the ones for which neither they nor a newer version was recovered.
     fn count_lost_slots(&mut self) -> Result<()> {
         for (key, seqno) in std::mem::take(&mut self.superseded) {
             let query = Query::new(&key, SeqNo::MAX);

@@ -4,7 +4,9 @@
 //! entry of the tree would hide a newer one. So the new manifest names a future root of the pool,
 //! the one without trees, which is committed next. If a repair is interrupted between the two, it
 //! must be repeated: until then an open rejects the pool as an older one. It also rejects a pool
-//! that was left out and returns later, because the database has another uuid by then.
+//! that was left out and returns later, because the database has another uuid by then. The same
+//! root has no write buffers. Their entries are in the new tables, which the manifest names, or in
+//! the buffers, which a repeated repair reads again: the new manifest tells which.
 
 use crate::manifest::{PmPairing, Version};
 use crate::options::{Options, Profile};
@@ -44,7 +46,20 @@ pub(super) fn refuse_without(known: &Version) -> Result<()> {
                        back)";
         return Err(Error::new(ErrorKind::Incompatible, message));
     }
-    Ok(())
+    refuse_without_buffers(known)
+}
+
+/// Rejects a repair without the pool if the newest entries are in write buffers there.
+pub(super) fn refuse_without_buffers(known: &Version) -> Result<()> {
+    let paired = known.pm.map_or(0, |pm| pm.generation);
+    match paired > 0 && known.holds_entries {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::Incompatible,
+            "the newest entries of this database are in write buffers in a persistent-memory pool: set `pm` to it, even \
+             if its file is gone; then a repair makes the best of the tables and reports that these entries are lost",
+        )),
+    }
 }
 
 /// The age of a pool relative to a manifest.
@@ -101,7 +116,7 @@ pub(super) fn leave_without_trees(options: &Options, uuid: [u8; 16]) -> Result<(
         root.entries.retain(|entry| {
             !matches!(
                 entry.owner,
-                Owner::Btree | Owner::Hot | Owner::Log | Owner::Skiplist
+                Owner::Btree | Owner::Hot | Owner::Log | Owner::Skiplist | Owner::WriteBuffer
             )
         });
         Ok(())
