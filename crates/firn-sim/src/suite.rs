@@ -5,12 +5,14 @@
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
 //! in three modes: lists that several runs of CI finish together. For three structures a seed of
 //! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align`, `trees_damage`,
-//! `lists_damage`, `tables_damage` and `if_trees_damage` have no cases beyond their lists.
+//! `lists_damage`, `tables_damage`, `if_trees_damage` and `buffers_damage` have no cases beyond their lists.
 //! `bit_exhaust` and `cut_extend` enumerate the bytes of a database, then those of another, without
 //! end. Their list would be the same few databases in every run, so their fresh seeds are random:
 //! each run damages some bytes of databases that no run has seen.
 
-use crate::pm::{self, BTrees, Hot, IfTrees, Lists, LogBuffer, Placed, PoolSpace, Shelf, Tables};
+use crate::pm::{
+    self, BTrees, Buffers, Hot, IfTrees, Lists, LogBuffer, Placed, PoolSpace, Shelf, Tables,
+};
 use crate::seeds::Seeds;
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
@@ -578,6 +580,55 @@ pub static SUITES: &[Suite] = &[
         seeds: Seeds::list(2, pm::IF_TREE_DAMAGE_SEEDS),
         weight: 1,
         run: pm::if_trees_damage,
+    },
+    Suite {
+        name: "pm_seq_buffers",
+        about: "every sequence of up to two operations, cut at every fence: write buffers",
+        seeds: Seeds::list_then_random(4, 31),
+        weight: 1,
+        run: pm::sequence::<Buffers>,
+    },
+    Suite {
+        name: "pm_torn_buffers",
+        about: "the same, each 8-byte word by itself: write buffers",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::torn::<Buffers>,
+    },
+    Suite {
+        name: "pm_eadr_buffers",
+        about: "the same with a durable cache, cut at every store: write buffers",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::eadr::<Buffers>,
+    },
+    Suite {
+        name: "pm_init_buffers",
+        about: "creation and single operations, cut at every store: write buffers",
+        seeds: Seeds::list_then_random(2, 18),
+        weight: 1,
+        run: pm::init::<Buffers>,
+    },
+    Suite {
+        name: "pm_double_buffers",
+        about: "recovery cut at every store, and the recovery of that: write buffers",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::double::<Buffers>,
+    },
+    Suite {
+        name: "pm_lint_buffers",
+        about: "nothing dirty at an acknowledgement: write buffers",
+        seeds: Seeds::list_then_random(2, 31),
+        weight: 1,
+        run: pm::lint::<Buffers>,
+    },
+    Suite {
+        name: "buffers_damage",
+        about: "one bit of every byte of a pool with write buffers",
+        seeds: Seeds::list(2, pm::BUFFER_DAMAGE_SEEDS),
+        weight: 1,
+        run: pm::buffers_damage,
     },
     Suite {
         name: "pm_seq_log",

@@ -450,6 +450,41 @@ fn if_trees_damage() {
 }
 
 #[test]
+fn pm_seq_buffers() {
+    suite("pm_seq_buffers");
+}
+
+#[test]
+fn pm_torn_buffers() {
+    suite("pm_torn_buffers");
+}
+
+#[test]
+fn pm_eadr_buffers() {
+    suite("pm_eadr_buffers");
+}
+
+#[test]
+fn pm_init_buffers() {
+    suite("pm_init_buffers");
+}
+
+#[test]
+fn pm_double_buffers() {
+    suite("pm_double_buffers");
+}
+
+#[test]
+fn pm_lint_buffers() {
+    suite("pm_lint_buffers");
+}
+
+#[test]
+fn buffers_damage() {
+    suite("buffers_damage");
+}
+
+#[test]
 fn pm_seq_log() {
     suite("pm_seq_log");
 }

@@ -3,6 +3,7 @@
 
 mod align;
 mod btree;
+mod buffers;
 #[cfg(test)]
 mod counts;
 mod file_pool;
@@ -17,6 +18,7 @@ mod tables;
 
 pub(crate) use align::align;
 pub(crate) use btree::{BTrees, DAMAGE_SEEDS, damage as trees_damage};
+pub(crate) use buffers::{Buffers, DAMAGE_SEEDS as BUFFER_DAMAGE_SEEDS, damage as buffers_damage};
 pub(crate) use file_pool::file_pool;
 pub(crate) use if_trees::{
     DAMAGE_SEEDS as IF_TREE_DAMAGE_SEEDS, IfTrees, damage as if_trees_damage,
