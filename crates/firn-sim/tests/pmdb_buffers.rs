@@ -117,20 +117,24 @@ impl PoolFile {
 
 /// A database with entries in tables, and in several buffers 700 newer ones and tombstones.
 fn filled(pool: &PoolFile) -> Rig {
-    let mut rig = Rig::new(Profile::Pmdb, |options| {
-        options.pm = Some(pool.config());
-        options.row_cache = false;
-        options.tuning.pmdb = PmdbTuning {
-            buffer_bytes: Some(16 << 10),
-            ..PmdbTuning::default()
-        };
-    });
+    let mut rig = empty(pool);
     rig.put(300, 500);
     rig.db.flush().unwrap();
     rig.settle();
     rig.delete_some();
     rig.put(700, 1_000_000);
     rig
+}
+
+fn empty(pool: &PoolFile) -> Rig {
+    Rig::new(Profile::Pmdb, |options| {
+        options.pm = Some(pool.config());
+        options.row_cache = false;
+        options.tuning.pmdb = PmdbTuning {
+            buffer_bytes: Some(16 << 10),
+            ..PmdbTuning::default()
+        };
+    })
 }
 
 fn contents(db: &Db) -> Map {
@@ -160,12 +164,17 @@ impl Killed {
         let dir = tempfile::tempdir().unwrap();
         let pool = PoolFile(dir.path().join("open"));
         let rig = filled(&pool);
-        // A flush of the rest would leave no entries in buffers.
-        let mut in_tables = rig.model.clone();
         let newest = pool.buffers_keys();
-        in_tables.retain(|key, _| !newest.contains(key));
         assert!(newest.len() > 500, "{} entries in buffers", newest.len());
-        fs::copy(&pool.0, dir.path().join("pool")).unwrap();
+        Killed::of(&rig, dir, newest)
+    }
+
+    /// The database of `rig`, with its pool in `dir`, as it would be after a kill. Of `newest`, the
+    /// last versions are in buffers.
+    fn of(rig: &Rig, dir: tempfile::TempDir, newest: BTreeSet<Vec<u8>>) -> Killed {
+        fs::copy(dir.path().join("open"), dir.path().join("pool")).unwrap();
+        let mut in_tables = rig.model.clone();
+        in_tables.retain(|key, _| !newest.contains(key));
         Killed {
             dir,
             fs: rig.fs.kill(),
@@ -438,6 +447,52 @@ fn a_repair_without_the_pool_says_that_the_newest_entries_are_lost() {
         assert_eq!(found.get(key), Some(value), "{key:?}");
     }
     assert!(found.len() < killed.model.len());
+}
+
+/// A buffer that a reader holds is still there after a flush, with an entry that was deleted since.
+#[test]
+fn a_repair_leaves_out_entries_that_were_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = PoolFile(dir.path().join("open"));
+    let mut rig = empty(&pool);
+    rig.put(100, 1_000_000);
+    rig.db.put(b"gone", b"value").unwrap();
+    let held = rig.db.get(b"gone").unwrap();
+    for _ in 0..2 {
+        rig.db.flush().unwrap();
+        rig.db.compact().unwrap();
+        rig.db.delete(b"gone").unwrap();
+    }
+    rig.db.flush().unwrap();
+    rig.db.compact().unwrap();
+    rig.settle();
+    let left = pool.buffers_keys();
+    assert!(left.contains(&b"gone"[..]), "{} keys", left.len());
+    let killed = Killed::of(&rig, dir, BTreeSet::new());
+    drop(held);
+    let copy = killed.copy();
+    let report = copy.repair();
+    let counts = (report.buffer_entries, report.buffer_entries_lost);
+    assert_eq!(counts, (0, 0), "{report:?}");
+    assert!(copy.contents() == killed.model);
+}
+
+#[test]
+fn a_read_only_open_checks_the_words_of_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = PoolFile(dir.path().join("pool"));
+    let rig = filled(&pool);
+    let reader = Db::open_read_only(DIR, rig.options.clone()).unwrap();
+    reader.verify().unwrap();
+    assert!(contents(&reader) == rig.model);
+    let (at, _) = pool.find(Place::Committed(1));
+    pool.flip(at);
+    let error = reader.verify().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(
+        error.to_string().contains("a committed sequence number"),
+        "{error}"
+    );
 }
 
 /// A group that a cut left behind the end of a buffer is none, although its numbers were given to
