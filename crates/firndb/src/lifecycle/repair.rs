@@ -311,10 +311,7 @@ impl Repair {
             PmLogBuffer::logs_named(pool, &files.uuid)
         })?;
         let next = named.into_iter().fold(next, |next, id| next.max(id.next()));
-        let next = match &pool {
-            Some(pool) => buffers::next_id(pool, next, known.as_ref())?,
-            None => next,
-        };
+        let next = buffers::next_id(pool.as_ref(), next, known.as_ref())?;
         let next = next.max(known.as_ref().map_or(FileId(0), |known| known.next_file_id));
         let mut compaction = CompactionContext::new(&files, &counters, options, budget, next);
         compaction.sst.owner.log_id = last_log;

@@ -40,3 +40,42 @@ impl Memtable {
         Some((self.list.key(least).to_vec(), self.list.key(most).to_vec()))
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use firn_base::{FileId, Kind, Tag};
+    use firn_pm::sim::{Mode, SimRegion};
+    use firn_pm::{Owner, Pool};
+    use firn_table::pm_buffer::PmBuffer;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_list_that_differs_from_its_buffer_is_found() {
+        let pool = Pool::open_simulated(&SimRegion::new(64 << 10, Mode::Adr), [1; 16]).unwrap();
+        pool.finish_recovery().unwrap();
+        let extent = pool.alloc(4096, Owner::WriteBuffer).unwrap();
+        let buffer = PmBuffer::new(Arc::new(pool), FileId(1), 0, extent, 0).unwrap();
+        let memtable = Memtable::in_pm(buffer, 4096);
+        let found = |at, seqno, key| {
+            let tag = Tag::new(SeqNo(seqno), Kind::Put);
+            Walked::of((at, tag, key), (5, 0))
+        };
+        memtable.relink(&found(0, 3, b"a"));
+        memtable.relink(&found(32, 4, b"b"));
+        memtable.relink(&found(64, 5, b"c"));
+        assert_eq!(memtable.has_linked(&found(32, 4, b"b")), Ok(true));
+        assert_eq!(memtable.has_linked(&found(32, 5, b"b")), Ok(false));
+        assert_eq!(memtable.has_linked(&found(32, 4, b"bb")), Ok(false));
+        assert!(memtable.has_linked(&found(40, 4, b"b")).is_err());
+        let tag = Tag::new(SeqNo(4), Kind::Put);
+        let longer = Walked::of((32, tag, b"b"), (6, 0));
+        assert!(memtable.has_linked(&longer).is_err());
+        let linked = [2, 3, 4, 9].map(|last| memtable.linked_up_to(SeqNo(last)));
+        assert_eq!(linked, [0, 1, 2, 3]);
+        let keys = |range| memtable.keys_within(&range);
+        assert_eq!(keys(32..80), Some((b"b".to_vec(), b"c".to_vec())));
+        assert_eq!(keys(33..64), None);
+    }
+}

@@ -137,6 +137,110 @@ fn every_rotten_bit_of_an_entry_is_noticed_or_ends_the_buffer() {
     }
 }
 
+/// The numbers and the values of the entries that a salvage finds, and the damaged parts.
+fn salvaged(
+    world: &World,
+    named: &NamedBuffer,
+) -> (Vec<(u64, Option<Vec<u8>>)>, Vec<std::ops::Range<u64>>) {
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
+    let done = salvage(&world.pool, named, SeqNo(9), |part| {
+        match part {
+            Ok(entry) => {
+                let value = named.read_value(&world.pool, &entry).ok();
+                found.push((entry.tag.seqno().0, value));
+            }
+            Err(part) => {
+                let place = named.extent.offset.get() + part.range.start;
+                let place = format!("write buffer 7 in the pool is damaged at byte {place}");
+                assert!(part.error.to_string().contains(&place), "{}", part.error);
+                damaged.push(part.range);
+            }
+        }
+        Ok(())
+    });
+    done.unwrap();
+    (found, damaged)
+}
+
+#[test]
+fn a_salvage_loses_the_entry_with_the_rotten_bit_and_no_other() {
+    let (image, named) = image();
+    let base = named.extent.offset.get() as usize;
+    let world = reopened(SimRegion::from_image(image.clone(), Mode::Adr)).unwrap();
+    let all: Vec<_> = (1..=9)
+        .map(|number| (number, Some(entry(number).2)))
+        .collect();
+    assert_eq!(salvaged(&world, &named), (all.clone(), Vec::new()));
+    let (entries, end) = walked_from(&world, &named, 0).unwrap();
+    let ends = entries.iter().skip(1).map(|(_, at)| *at).chain([end]);
+    for (&(number, at), next) in entries.iter().zip(ends) {
+        let (_, key, value) = entry(number);
+        let value_at = at as usize + ENTRY_HEADER_BYTES + key.len();
+        for place in at as usize..value_at + value.len() {
+            let world = reopened(with_bit(&image, base + place, place as u32 % 8)).unwrap();
+            let (found, damaged) = salvaged(&world, &named);
+            let mut left = all.clone();
+            if place >= value_at {
+                left[number as usize - 1].1 = None;
+                assert_eq!((found, damaged), (left, Vec::new()));
+                continue;
+            }
+            left.remove(number as usize - 1);
+            // Rot in the last entry, above the noted end, looks like the end.
+            let told = if number == 9 { vec![] } else { vec![at..next] };
+            assert_eq!((found, damaged), (left, told), "byte {place}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_line_tells_what_it_still_has() {
+    let (image, whole) = image();
+    let at = directory_at(&image) + 2 * 64;
+    // The mark, the id, the extent, its checksum, the number, the end.
+    for (byte, is_known, has_end) in [
+        (0, true, true),
+        (1, false, false),
+        (9, false, false),
+        (17, false, false),
+        (24, false, false),
+        (33, true, true),
+        (42, true, false),
+    ] {
+        let directory = find(&with_bit(&image, at + byte, 4));
+        let lines = directory.salvage_lines().unwrap();
+        let [Err(damaged)] = &lines[..] else {
+            panic!("byte {byte}: {lines:?}");
+        };
+        assert_eq!(damaged.line, whole.line);
+        let found = damaged.buffer;
+        assert_eq!(found.is_some(), is_known, "byte {byte}");
+        let Some((found, end_is_known)) = found else {
+            continue;
+        };
+        assert_eq!(end_is_known, has_end, "byte {byte}");
+        assert_eq!((found.id, found.extent), (whole.id, whole.extent));
+        let end = if has_end { whole.end } else { 0 };
+        assert_eq!((found.end, found.is_final), (end, false));
+    }
+}
+
+#[test]
+fn each_damaged_committed_word_is_told() {
+    let (image, _) = image();
+    let at = directory_at(&image);
+    let whole = find(&SimRegion::from_image(image.clone(), Mode::Adr));
+    whole.check_committed(None).unwrap();
+    whole.check_committed(Some(SeqNo(9))).unwrap();
+    assert!(whole.check_committed(Some(SeqNo(8))).is_err());
+    for line in [0, 64] {
+        let directory = find(&with_bit(&image, at + line + 3, 1));
+        let error = directory.check_committed(None).unwrap_err();
+        let place = format!("damaged at byte {}", at + line);
+        assert!(error.to_string().contains(&place), "{error}");
+    }
+}
+
 #[test]
 fn rotten_lengths_do_not_lead_out_of_a_buffer() {
     let (image, named) = image();

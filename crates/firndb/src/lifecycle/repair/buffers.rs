@@ -55,7 +55,14 @@ pub(super) fn has_directory(pool: &Pool) -> bool {
 }
 
 /// The first id from `next` on that no write buffer in `pool` had.
-pub(super) fn next_id(pool: &Arc<Pool>, next: FileId, known: Option<&Version>) -> Result<FileId> {
+pub(super) fn next_id(
+    pool: Option<&Arc<Pool>>,
+    next: FileId,
+    known: Option<&Version>,
+) -> Result<FileId> {
+    let Some(pool) = pool else {
+        return Ok(next);
+    };
     let unknown = FileId(next.0.saturating_add(IDS_SKIPPED));
     let directory = match BufferDirectory::find(pool) {
         Ok(None) => return Ok(next),

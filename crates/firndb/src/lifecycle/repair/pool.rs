@@ -56,8 +56,8 @@ pub(super) fn refuse_without_buffers(known: &Version) -> Result<()> {
         false => Ok(()),
         true => Err(Error::new(
             ErrorKind::Incompatible,
-            "the newest entries of this database are in write buffers in a persistent-memory pool: set `pm` to it, even \
-             if its file is gone; then a repair makes the best of the tables and reports that these entries are lost",
+            "the newest entries of this database are in write buffers in a persistent-memory pool: set `pm` to it; if \
+             its file is gone, a repair then makes the best of the tables and reports that these entries are lost",
         )),
     }
 }

@@ -140,14 +140,14 @@ impl Engine {
             }
             Err(DamagedPart { range, error }) => {
                 let keys = memtable.keys_within(&range);
-                walk.found((error, keys), found)
+                walk.found(Damage { error, keys }, found)
             }
         })?;
         report.entries += walk.linked;
         if walk.damages == 0 && walk.linked != memtable.linked_up_to(moment.visible) {
             let error = error(&walk.named, 0, "all entries that are linked");
             let keys = memtable.keys_within(&(0..end));
-            walk.found((error, keys), found)?;
+            walk.found(Damage { error, keys }, found)?;
         }
         Ok(())
     }
@@ -202,13 +202,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn found(
-        &mut self,
-        (error, keys): (Error, Option<(Vec<u8>, Vec<u8>)>),
-        found: Found<'_>,
-    ) -> Result<()> {
+    fn found(&mut self, damage: Damage, found: Found<'_>) -> Result<()> {
         self.damages += 1;
-        found(Damage { error, keys })
+        found(damage)
     }
 
     /// Checks the note without a look at entries.
@@ -229,7 +225,8 @@ impl Walk<'_> {
             return Ok(());
         };
         let keys = self.memtable.keys_within(&(0..end));
-        self.found((error(&self.named, 0, expected), keys), found)
+        let error = error(&self.named, 0, expected);
+        self.found(Damage { error, keys }, found)
     }
 
     fn check_entry(
@@ -244,7 +241,8 @@ impl Walk<'_> {
         let keys = || Some((entry.key.to_vec(), entry.key.to_vec()));
         match self.named.read_value(pool, entry) {
             Err(error) if error.kind() == ErrorKind::Corruption => {
-                self.found((error, keys()), found)?;
+                let keys = keys();
+                self.found(Damage { error, keys }, found)?;
             }
             read => drop(read?),
         }
@@ -261,7 +259,8 @@ impl Walk<'_> {
             }
             _ => return Ok(()),
         };
-        self.found((error(&self.named, entry.at, expected), keys()), found)
+        let (error, keys) = (error(&self.named, entry.at, expected), keys());
+        self.found(Damage { error, keys }, found)
     }
 }
 
