@@ -4,15 +4,14 @@
 //! The seeds of most suites are random cases. `pm_seq`, `pm_torn`, `pm_eadr`, `pm_double` and
 //! `pm_lint` first enumerate all sequences of up to two operations, and `pm_init` all of up to one,
 //! in three modes: lists that several runs of CI finish together. For three structures a seed of
-//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align`, `trees_damage`,
-//! `lists_damage`, `tables_damage`, `if_trees_damage` and `buffers_damage` have no cases beyond their lists.
+//! `pm_double` takes up to minutes, so CI runs only the floor. `pm_align` and the damage to single
+//! structures have no cases beyond their lists.
 //! `bit_exhaust` and `cut_extend` enumerate the bytes of a database, then those of another, without
 //! end. Their list would be the same few databases in every run, so their fresh seeds are random:
 //! each run damages some bytes of databases that no run has seen.
 
-use crate::pm::{
-    self, BTrees, Buffers, Hot, IfTrees, Lists, LogBuffer, Placed, PoolSpace, Shelf, Tables,
-};
+use crate::pm::{self, BTrees, Buffers, Hot, IfTrees, Lists, LogBuffer, Placed};
+use crate::pm::{PoolSpace, Shelf, Tables};
 use crate::seeds::Seeds;
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;

@@ -1,4 +1,4 @@
-//! The rows of PMDB that are about write buffers in persistent memory (docs/design/pmdb.md), and the
+//! The rows of PMDB that are about write buffers in persistent memory (docs/design/pmdb.md), and
 //! traps on the way to them.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
