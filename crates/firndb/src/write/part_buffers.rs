@@ -27,12 +27,13 @@ impl Engine {
         self.buffers().is_some()
     }
 
-    /// The used share of the room for buffers.
+    /// The used part of the last quarter of the room for buffers, in which flushes lag behind.
     pub(super) fn buffers_fill(&self) -> f64 {
-        let facts = self.buffers().map(|store| store.facts());
-        facts.map_or(0.0, |facts| {
-            facts.used_bytes as f64 / facts.most_bytes.max(1) as f64
-        })
+        let Some(facts) = self.buffers().map(|store| store.facts()) else {
+            return 0.0;
+        };
+        let free = facts.most_bytes.saturating_sub(facts.used_bytes);
+        1.0 - (4.0 * free as f64 / facts.most_bytes.max(1) as f64).min(1.0)
     }
 
     /// Stages `entries` in the buffers of their partitions, making room where there is none.

@@ -190,9 +190,12 @@ pub(crate) fn debt(
     pm: Option<&PmFacts>,
 ) -> Debt {
     let mut debt = Debt::default();
-    if !state.memtables.are_by_part() {
-        debt.buffers = state.memtables.of_part(0).memtables.len() - 1;
-    }
+    debt.buffers = match buffers(pm) {
+        // Writers are slowed while flushes lag behind them.
+        Some(buffers) if buffers.has_less_than(FLUSH_BELOW) => limits.write_buffers - 1,
+        Some(_) => 0,
+        None => state.memtables.of_part(0).memtables.len() - 1,
+    };
     match pm {
         None | Some(PmFacts::Trees(_)) => {}
         Some(PmFacts::Lists(lists)) => debt.add(&[tiering::pressure(lists, buffer_bytes)]),
