@@ -137,11 +137,11 @@ fn every_rotten_bit_of_an_entry_is_noticed_or_ends_the_buffer() {
     }
 }
 
+/// The number of an entry, and its value if that is whole.
+type Salvaged = (u64, Option<Vec<u8>>);
+
 /// The numbers and the values of the entries that a salvage finds, and the damaged parts.
-fn salvaged(
-    world: &World,
-    named: &NamedBuffer,
-) -> (Vec<(u64, Option<Vec<u8>>)>, Vec<std::ops::Range<u64>>) {
+fn salvaged(world: &World, named: &NamedBuffer) -> (Vec<Salvaged>, Vec<(u64, u64)>) {
     let (mut found, mut damaged) = (Vec::new(), Vec::new());
     let done = salvage(&world.pool, named, SeqNo(9), |part| {
         match part {
@@ -153,7 +153,7 @@ fn salvaged(
                 let place = named.extent.offset.get() + part.range.start;
                 let place = format!("write buffer 7 in the pool is damaged at byte {place}");
                 assert!(part.error.to_string().contains(&place), "{}", part.error);
-                damaged.push(part.range);
+                damaged.push((part.range.start, part.range.end));
             }
         }
         Ok(())
@@ -187,7 +187,11 @@ fn a_salvage_loses_the_entry_with_the_rotten_bit_and_no_other() {
             }
             left.remove(number as usize - 1);
             // Rot in the last entry, above the noted end, looks like the end.
-            let told = if number == 9 { vec![] } else { vec![at..next] };
+            let told = if number == 9 {
+                vec![]
+            } else {
+                vec![(at, next)]
+            };
             assert_eq!((found, damaged), (left, told), "byte {place}");
         }
     }
