@@ -21,7 +21,7 @@ pub use store::FirnStore;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 53] = [
+const EXTRA: [&str; 54] = [
     "background_workers",
     "compaction_concurrency",
     "compaction_io_depth",

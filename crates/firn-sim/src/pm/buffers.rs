@@ -10,7 +10,7 @@ use firn_base::ErrorKind::{Corruption, Incompatible};
 use firn_base::site::TEST;
 use firn_base::{Error, FileId, Kind, Result, SeqNo};
 use firn_pm::sim::{Mode, SimRegion};
-use firn_pm::{Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
+use firn_pm::{Fenced, Flushed, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_buffer::{
     BufferDirectory, NamedBuffer, Note, PmBuffer, StagedEntries, entry_bytes, walk,
 };
@@ -75,6 +75,17 @@ pub(crate) struct Buffers {
     state: State,
 }
 
+/// An entry on the medium: its place, its number, and the bytes of its value.
+type Found = (u64, u64, u64);
+
+/// A group that was appended.
+struct Appended {
+    /// Its bytes, which are to be fenced.
+    flushed: Vec<Flushed>,
+    last: u64,
+    entries: Vec<(u64, u64)>,
+}
+
 fn key(number: u64) -> [u8; KEY_BYTES] {
     number.to_be_bytes()
 }
@@ -89,7 +100,7 @@ fn walked(
     named: &NamedBuffer,
     from: u64,
     committed: SeqNo,
-) -> Result<(Vec<(u64, u64, u64)>, u64)> {
+) -> Result<(Vec<Found>, u64)> {
     let mut found = Vec::new();
     let end = walk(pool, named, from, committed, |entry| {
         let number = entry.tag.seqno().0;
@@ -149,13 +160,8 @@ impl Buffers {
         }
     }
 
-    /// Appends `count` entries to each of two buffers. Returns what is to be fenced, and the last
-    /// number.
-    fn append(
-        &mut self,
-        count: u64,
-        len: u64,
-    ) -> Result<(Vec<firn_pm::Flushed>, u64, Vec<(u64, u64)>)> {
+    /// Appends `count` entries to each of two buffers.
+    fn append(&mut self, count: u64, len: u64) -> Result<Appended> {
         let bytes = count * entry_bytes(KEY_BYTES, len as usize) as u64;
         let mut next = self.state.last + 1;
         let (mut flushed, mut entries) = (Vec::new(), Vec::new());
@@ -169,11 +175,19 @@ impl Buffers {
             flushed.push(token);
             next += count;
         }
-        Ok((flushed, next - 1, entries))
+        Ok(Appended {
+            flushed,
+            last: next - 1,
+            entries,
+        })
     }
 
     fn write(&mut self, count: u64, len: u64) -> Result<()> {
-        let (flushed, last, entries) = self.append(count, len)?;
+        let Appended {
+            flushed,
+            last,
+            entries,
+        } = self.append(count, len)?;
         let fenced = self.pool.fence(&TEST, flushed);
         self.directory.commit(SeqNo(last), &fenced)?;
         for open in self.open.iter().filter(|open| !open.is_final) {
@@ -206,7 +220,7 @@ impl Buffers {
 
     /// As a process that was killed in the middle of a group, and another that opens the pool.
     fn cut(&mut self) -> Result<()> {
-        let (flushed, ..) = self.append(1, 40)?;
+        let Appended { flushed, .. } = self.append(1, 40)?;
         let _fenced = self.pool.fence(&TEST, flushed);
         *self = Self::open(&self.sim, &())?;
         Ok(())
@@ -222,7 +236,7 @@ impl Buffers {
         for named in self.named()? {
             let (found, _) = walked(&self.pool, &named, 0, committed)?;
             let (behind, _) = walked(&self.pool, &named, named.end, committed)?;
-            let above = |of: &[(u64, u64, u64)]| {
+            let above = |of: &[Found]| {
                 let above = of.iter().filter(|(_, number, _)| *number > named.through.0);
                 above.map(|(_, number, _)| *number).collect::<Vec<u64>>()
             };

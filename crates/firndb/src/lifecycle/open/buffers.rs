@@ -270,6 +270,16 @@ impl Recovery {
 }
 
 impl Recovery {
+    /// The last number that is committed in the write buffers of the pool; 0 without any.
+    pub(super) fn committed_now(&self) -> Result<SeqNo> {
+        let has_buffers = self.options.ranges().is_some();
+        let Some(pool) = self.durable_pool().filter(|_| has_buffers) else {
+            return Ok(SeqNo(0));
+        };
+        let directory = BufferDirectory::find(&pool)?;
+        directory.map_or(Ok(SeqNo(0)), |directory| directory.committed())
+    }
+
     /// Copies what the write buffers have for a read-only open, because a writer beside it may free
     /// them at any time.
     ///
@@ -291,7 +301,7 @@ impl Recovery {
             let walked = walked(&pool, named, committed, &self.version)?;
             numbers += walked.entries.above(flushed);
             for found in walked.entries.iter() {
-                let value = read_value(&pool, named, &found)?;
+                let value = named.read_value(&pool, &found)?;
                 if let Some(kind) = found.tag.kind() {
                     copied.push((found.tag.seqno(), kind, found.key.to_vec(), value));
                 }
@@ -308,25 +318,6 @@ impl Recovery {
         self.last_seqno = self.last_seqno.max(committed);
         self.buffer = copied_memtable(&copied);
         Ok(())
-    }
-}
-
-/// The value of an entry.
-fn read_value(pool: &Pool, named: &NamedBuffer, found: &Walked<'_>) -> Result<Vec<u8>> {
-    let mut value = vec![0; found.value_len as usize];
-    let place = named
-        .extent
-        .at(found.value_at())
-        .map(|at| pool.read(at, &mut value));
-    let damaged = || {
-        let place = format!("write buffer {} in the pool", named.id);
-        let at = named.extent.offset.get() + found.at;
-        Error::corruption(place, at, "an entry with a whole value")
-    };
-    place.ok_or_else(damaged)??;
-    match found.has_value(&value) {
-        true => Ok(value),
-        false => Err(damaged()),
     }
 }
 
