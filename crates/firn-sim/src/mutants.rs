@@ -24,9 +24,6 @@ const HUNT: &[(&str, u64)] = &[
     ("pm_seq_if_trees", 8),
     ("if_trees_damage", 16),
     ("pm_seq_buffers", 31),
-    ("pm_torn_buffers", 8),
-    ("pm_lint_buffers", 8),
-    ("pm_double_buffers", 8),
     ("buffers_damage", 16),
     ("pm_file", 60),
     ("creation_cut", 100),
@@ -82,8 +79,10 @@ const RARE: &[(&str, u64)] = &[
     ("lab_joint", 24),
     // hot.value.fence
     ("pm_seq_hot", 2),
-    // pm_buffer.through.fence
-    ("pm_seq_buffers", 8),
+    // pm_buffer.through.fence, pm_buffer.line.fence
+    ("pm_torn_buffers", 8),
+    // pm_buffer.name.fence
+    ("joint", 470),
     // pm_table.fence
     ("pm_seq_tables", 1),
     // log.placed.fence

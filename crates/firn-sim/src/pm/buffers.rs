@@ -10,7 +10,7 @@ use firn_base::ErrorKind::{Corruption, Incompatible};
 use firn_base::site::TEST;
 use firn_base::{Error, FileId, Kind, Result, SeqNo};
 use firn_pm::sim::{Mode, SimRegion};
-use firn_pm::{Fenced, Flushed, GRANULE_BYTES, Owner, Pool, RootEntry};
+use firn_pm::{Extent, Fenced, Flushed, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_buffer::{
     BufferDirectory, NamedBuffer, Note, PmBuffer, StagedEntries, entry_bytes, walk,
 };
@@ -198,6 +198,23 @@ impl Buffers {
         Ok(())
     }
 
+    /// The buffers that a power cut at this moment would leave. A fence of another operation would
+    /// hide that one is missing.
+    fn durable(&self) -> Result<Vec<NamedBuffer>> {
+        let sim = SimRegion::from_image(self.sim.durable(), Mode::Adr);
+        let pool = Arc::new(Pool::open_simulated(&sim, UUID)?);
+        let directory = BufferDirectory::find(&pool)?;
+        let named = directory.map_or(Ok(Vec::new()), |directory| directory.named())?;
+        named.into_iter().collect()
+    }
+
+    fn expect_durable(&self) -> Result<()> {
+        match self.durable()? == self.named()? {
+            true => Ok(()),
+            false => Err(wrong("lines that are durable")),
+        }
+    }
+
     fn note(&self) -> Result<()> {
         let note = |open: &Open| Note {
             line: open.buffer.line(),
@@ -207,13 +224,15 @@ impl Buffers {
             is_final: open.is_final,
         };
         let notes: Vec<Note> = self.open.iter().map(note).collect();
-        self.directory.note(&notes)
+        self.directory.note(&notes)?;
+        self.expect_durable()
     }
 
     fn flush(&mut self) -> Result<()> {
         Self::set_root(&self.pool, FLUSHED, self.state.last)?;
         let lines: Vec<u32> = self.open.iter().map(|open| open.buffer.line()).collect();
         self.directory.remove(&lines)?;
+        self.expect_durable()?;
         self.state.entries.clear();
         self.open.drain(..).try_for_each(|open| open.buffer.free())
     }
@@ -347,6 +366,7 @@ impl Structure for Buffers {
             open,
             state: State::default(),
         };
+        buffers.expect_durable()?;
         buffers.state = buffers.read()?;
         Ok(buffers)
     }
@@ -392,7 +412,7 @@ pub(crate) fn damage(seed: u64) -> Tally {
         match Buffers::open(&sim, &()) {
             Ok(found) => {
                 assert!(
-                    found.state == whole,
+                    (found.state.clone(), extents(&found)) == whole,
                     "byte {at} is damaged and nobody says so"
                 );
             }
@@ -406,14 +426,20 @@ pub(crate) fn damage(seed: u64) -> Tally {
     tally
 }
 
+/// The extents of the buffers.
+fn extents(buffers: &Buffers) -> Vec<Extent> {
+    let open = buffers.open.iter();
+    open.map(|open| open.buffer.extent()).collect()
+}
+
 /// Two buffers, noted, so that a lost entry is noticed.
-fn golden() -> Result<(Vec<u8>, State)> {
+fn golden() -> Result<(Vec<u8>, (State, Vec<Extent>))> {
     let sim = SimRegion::new(40 << 10, Mode::Adr);
     let mut buffers = Buffers::open(&sim, &())?;
     for op in [Op::Write(1, 10), Op::Write(3, 300), Op::Note] {
         buffers.apply(&op)?;
     }
-    let state = buffers.state()?;
+    let whole = (buffers.state()?, extents(&buffers));
     buffers.pool.close()?;
-    Ok((sim.durable(), state))
+    Ok((sim.durable(), whole))
 }

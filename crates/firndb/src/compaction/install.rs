@@ -80,7 +80,7 @@ impl Engine {
         drop(anchor);
         let trees = self.swap_tables(manifest.version(), plan, &added);
         drop(manifest);
-        let logs = match floor {
+        let logs = match floor.filter(|_| !plan.buffers.is_empty()) {
             Some(floor) => {
                 self.logs.sealed.raise_floor(floor);
                 self.obsolete_logs(plan, logs_before, floor)

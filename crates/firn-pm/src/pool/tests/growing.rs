@@ -95,7 +95,7 @@ fn no_other_verb_stores_to_a_growing_extent() {
     assert_eq!(refused(pool.begin_growing(extent, 0)), ErrorKind::Invalid);
     pool.free_grown(readers, appender).unwrap();
     pool.check().unwrap();
-    let again = pool.alloc(4 * G, Owner::Test).unwrap();
+    let again = pool.alloc(extent.len, Owner::WriteBuffer).unwrap();
     assert_eq!(again.offset, extent.offset);
     let _dirty = pool.store(again.offset, b"x").unwrap();
 }
