@@ -113,6 +113,19 @@ fn walked(
     Ok((found, end))
 }
 
+/// Checks that all entries above the noted number lie at or behind the noted end.
+fn expect_noted(pool: &Pool, named: &NamedBuffer, found: &[Found], committed: SeqNo) -> Result<()> {
+    let (behind, _) = walked(pool, named, named.end, committed)?;
+    let above = |of: &[Found]| {
+        let above = of.iter().filter(|(_, number, _)| *number > named.through.0);
+        above.map(|(_, number, _)| *number).collect::<Vec<u64>>()
+    };
+    match above(found) == above(&behind) {
+        true => Ok(()),
+        false => Err(wrong("all entries above a noted number behind its end")),
+    }
+}
+
 impl Buffers {
     fn named(&self) -> Result<Vec<NamedBuffer>> {
         self.directory.named()?.into_iter().collect()
@@ -254,14 +267,7 @@ impl Buffers {
         let mut entries = Vec::new();
         for named in self.named()? {
             let (found, _) = walked(&self.pool, &named, 0, committed)?;
-            let (behind, _) = walked(&self.pool, &named, named.end, committed)?;
-            let above = |of: &[Found]| {
-                let above = of.iter().filter(|(_, number, _)| *number > named.through.0);
-                above.map(|(_, number, _)| *number).collect::<Vec<u64>>()
-            };
-            if above(&found) != above(&behind) {
-                return Err(wrong("all entries above a noted number behind its end"));
-            }
+            expect_noted(&self.pool, &named, &found, committed)?;
             let its = self.open.iter().find(|open| open.buffer.id() == named.id);
             for (at, number, len) in found.into_iter().filter(|(_, number, _)| *number > flushed) {
                 let its = its.ok_or_else(|| wrong("a buffer that is open"))?;
@@ -336,6 +342,8 @@ impl Structure for Buffers {
         let (mut open, mut notes, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for named in named {
             let (found, end) = walked(&pool, &named, 0, committed)?;
+            // Before the notes that this open makes.
+            expect_noted(&pool, &named, &found, committed)?;
             if !found.iter().any(|(_, number, _)| *number > flushed) {
                 gone.push(named);
                 continue;
