@@ -81,6 +81,10 @@ const RARE: &[(&str, u64)] = &[
     ("pm_seq_hot", 2),
     // pm_buffer.through.fence, pm_buffer.line.fence
     ("pm_torn_buffers", 8),
+    // pm_buffer.remove.fence
+    ("pm_seq_buffers", 9),
+    // pm_buffer.line.check
+    ("buffers_damage", 9),
     // pm_buffer.name.fence
     ("joint", 470),
     // pm_table.fence

@@ -10,10 +10,11 @@ use firn_base::ErrorKind::{Corruption, Incompatible};
 use firn_base::site::TEST;
 use firn_base::{Error, FileId, Kind, Result, SeqNo};
 use firn_pm::sim::{Mode, SimRegion};
-use firn_pm::{Extent, Fenced, Flushed, GRANULE_BYTES, Owner, Pool, RootEntry};
+use firn_pm::{Fenced, Flushed, GRANULE_BYTES, LINE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_buffer::{
     BufferDirectory, NamedBuffer, Note, PmBuffer, StagedEntries, entry_bytes, walk,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 const UUID: [u8; 16] = [13; 16];
@@ -214,11 +215,7 @@ impl Buffers {
     /// The buffers that a power cut at this moment would leave. A fence of another operation would
     /// hide that one is missing.
     fn durable(&self) -> Result<Vec<NamedBuffer>> {
-        let sim = SimRegion::from_image(self.sim.durable(), Mode::Adr);
-        let pool = Arc::new(Pool::open_simulated(&sim, UUID)?);
-        let directory = BufferDirectory::find(&pool)?;
-        let named = directory.map_or(Ok(Vec::new()), |directory| directory.named())?;
-        named.into_iter().collect()
+        named(&SimRegion::from_image(self.sim.durable(), Mode::Adr))
     }
 
     fn expect_durable(&self) -> Result<()> {
@@ -409,45 +406,88 @@ impl Structure for Buffers {
 /// The number of seeds among which the bytes are divided.
 pub(crate) const DAMAGE_SEEDS: u64 = 16;
 
-/// One bit of every byte of a pool with buffers: it is found, or nothing is lost.
+/// One bit of every byte of a pool with buffers, and each bit of the directory: it is found, or
+/// nothing is lost.
 pub(crate) fn damage(seed: u64) -> Tally {
-    let (image, whole) = golden().expect("a pool without a fault");
+    let golden = golden().expect("a pool without a fault");
     let mut tally = Tally::default();
-    for at in (seed..image.len() as u64).step_by(DAMAGE_SEEDS as usize) {
-        let mut damaged = image.clone();
-        damaged[at as usize] ^= 1 << (at % 8);
-        let sim = SimRegion::from_image(damaged, Mode::Adr);
-        match Buffers::open(&sim, &()) {
-            Ok(found) => {
-                assert!(
-                    (found.state.clone(), extents(&found)) == whole,
-                    "byte {at} is damaged and nobody says so"
-                );
-            }
-            Err(error) => assert!(
-                matches!(error.kind(), Corruption | Incompatible),
-                "byte {at}: {error:?}"
-            ),
+    for at in (seed..golden.image.len() as u64).step_by(DAMAGE_SEEDS as usize) {
+        let bits = match golden.lines.contains(&at) {
+            true => 0..8,
+            false => at % 8..at % 8 + 1,
+        };
+        for bit in bits {
+            let mut damaged = golden.image.clone();
+            damaged[at as usize] ^= 1 << bit;
+            golden.check(damaged, at);
         }
         tally.recovered(at);
     }
     tally
 }
 
-/// The extents of the buffers.
-fn extents(buffers: &Buffers) -> Vec<Extent> {
-    let open = buffers.open.iter();
-    open.map(|open| open.buffer.extent()).collect()
+/// A pool with two buffers, noted, so that a lost entry is noticed.
+struct Golden {
+    image: Vec<u8>,
+    /// The places of the directory's first lines.
+    lines: Range<u64>,
+    named: Vec<NamedBuffer>,
+    state: State,
 }
 
-/// Two buffers, noted, so that a lost entry is noticed.
-fn golden() -> Result<(Vec<u8>, (State, Vec<Extent>))> {
+impl Golden {
+    fn check(&self, damaged: Vec<u8>, at: u64) {
+        let expected = |error: Error| {
+            let is_known = matches!(error.kind(), Corruption | Incompatible);
+            assert!(is_known, "byte {at}: {error:?}");
+        };
+        let sim = SimRegion::from_image(damaged.clone(), Mode::Adr);
+        match named(&sim) {
+            Ok(found) => {
+                assert!(
+                    found == self.named,
+                    "byte {at} is damaged and nobody says so"
+                );
+            }
+            Err(error) => return expected(error),
+        }
+        match Buffers::open(&SimRegion::from_image(damaged, Mode::Adr), &()) {
+            Ok(found) => {
+                assert!(
+                    found.state == self.state,
+                    "byte {at} is damaged and nobody says so"
+                );
+            }
+            Err(error) => expected(error),
+        }
+    }
+}
+
+/// The buffers that the lines of a pool name.
+fn named(sim: &SimRegion) -> Result<Vec<NamedBuffer>> {
+    let pool = Arc::new(Pool::open_simulated(sim, UUID)?);
+    let directory = BufferDirectory::find(&pool)?;
+    let named = directory.map_or(Ok(Vec::new()), |directory| directory.named())?;
+    named.into_iter().collect()
+}
+
+fn golden() -> Result<Golden> {
     let sim = SimRegion::new(40 << 10, Mode::Adr);
     let mut buffers = Buffers::open(&sim, &())?;
     for op in [Op::Write(1, 10), Op::Write(3, 300), Op::Note] {
         buffers.apply(&op)?;
     }
-    let whole = (buffers.state()?, extents(&buffers));
+    let root = buffers.pool.root();
+    let directory = root
+        .find(Owner::WriteBuffer, 0)
+        .and_then(|entry| entry.extent);
+    let begin = directory.map_or(0, |extent| extent.offset.get());
+    let (state, named) = (buffers.state()?, buffers.named()?);
     buffers.pool.close()?;
-    Ok((sim.durable(), whole))
+    Ok(Golden {
+        image: sim.durable(),
+        lines: begin..begin + 4 * LINE_BYTES,
+        named,
+        state,
+    })
 }
