@@ -57,7 +57,8 @@ impl Engine {
             self.follow(buffer);
         }
         let mut manifest = self.manifest.lock();
-        self.complete_buffers(plan, &mut edit)?;
+        self.complete_buffers(plan, &mut edit)
+            .inspect_err(|error| self.undo_tables(error, &created))?;
         let floor = edit.log_floor;
         self.complete_flush(plan, manifest.version(), &mut edit);
         edit.ranges.added = plan.divided_at(&added);
@@ -152,10 +153,12 @@ impl Engine {
     /// no compaction of the partitions of `plan` is running, and no table crosses a new border.
     pub(crate) fn install_border(&self, plan: &Plan, border: &Border) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        if let Border::Drop(cut) = border
-            && !self.may_join_memtables(cut)
-        {
-            return Ok(());
+        if let Border::Drop(cut) = border {
+            // No flush ends while the manifest is locked.
+            let state = self.state.load();
+            if !state.memtables.may_join(state.layout.part_of(cut) - 1) {
+                return Ok(());
+            }
         }
         let mut edit = Edit::default();
         match border {
@@ -179,7 +182,7 @@ impl Engine {
             }
         }
         manifest.append(edit, true, || self.next_file_id())?;
-        let trees = self.swap_tables(manifest.version(), plan, &[]);
+        let trees = self.swap_borders(|| self.swap_tables(manifest.version(), plan, &[]));
         self.retire(trees);
         let partitions = manifest.version().layout.ids().len();
         drop(manifest);

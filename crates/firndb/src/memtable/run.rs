@@ -84,7 +84,7 @@ pub(crate) struct Reservation {
     space: Space,
     pub(crate) count: u64,
     /// The entries, until they are appended to persistent memory.
-    staged: Option<StagedEntries>,
+    staged: Option<Box<StagedEntries>>,
 }
 
 impl Drop for Reservation {
@@ -243,7 +243,7 @@ impl Memtable {
             buffer: self.clone(),
             space,
             count,
-            staged: Some(staged),
+            staged: Some(Box::new(staged)),
         })
     }
 
@@ -351,13 +351,15 @@ impl Memtable {
         found
     }
 
-    /// The newest entry of `key` at or below `seqno`.
+    /// The newest entry of `key` at or below `seqno`. REQUIRES: its entries are not in persistent
+    /// memory.
     pub(crate) fn get(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Option<(Tag, Value)> {
         let node = self
             .list
             .seek(key, Tag::seek(seqno))
             .filter(|&node| self.list.key(node) == key)?;
-        Some((self.list.note_read(node), self.value_of(node)))
+        let value = Value::pinned(self.clone(), node.value_at(), node.value_len);
+        Some((self.list.note_read(node), value))
     }
 
     fn value_of(self: &Arc<Self>, node: Node) -> Value {

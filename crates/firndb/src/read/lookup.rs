@@ -2,12 +2,11 @@
 //! Gets and `multi_get` run the same search; only the latter does not wait for each read.
 
 use crate::manifest::Level;
-use crate::read::memtables::Unflushed;
 use crate::read::run::Run;
 use crate::read::state::{Part, ReadState};
 use crate::read::table_run::TableRun;
 use firn_base::count::Counter;
-use firn_base::{Error, SeqNo, Tag};
+use firn_base::{SeqNo, Tag};
 use firn_table::Value;
 use firn_table::sst::{Got, Query, hash};
 use std::sync::Arc;
@@ -124,28 +123,17 @@ pub(super) struct Search<'a> {
     read_in_vain: bool,
 }
 
-/// The reason why a key was not found in memory.
-pub(super) enum Missed<'a> {
-    /// It is not there. The query goes on with the runs.
-    Query(Query<'a>),
-    /// An entry is there, and is damaged.
-    Damaged(Error),
-}
-
 /// Looks where no read is needed: in the memtables and the rows. If the key is in neither, returns
-/// the query that goes on with the runs.
+/// the query that goes on with the runs. Memtables of partitions are searched before
+/// ([`look_in_part`]).
 #[inline(always)]
 pub(super) fn look_in_memory<'a>(
     state: &ReadState,
     key: &'a [u8],
     seqno: SeqNo,
-) -> Result<(Layer, Tag, Value), Missed<'a>> {
+) -> Result<(Layer, Tag, Value), Query<'a>> {
     let unflushed = state.unflushed(key);
-    if state.memtables.are_by_part() {
-        if let Some((tag, value)) = look_in_part(unflushed, key, seqno).map_err(Missed::Damaged)? {
-            return Ok((Layer::Memtables, tag, value));
-        }
-    } else {
+    if !state.memtables.are_by_part() {
         for memtable in &unflushed.memtables {
             if let Some((tag, value)) = memtable.get(key, seqno) {
                 return Ok((Layer::Memtables, tag, value));
@@ -157,25 +145,28 @@ pub(super) fn look_in_memory<'a>(
         return Ok((Layer::Rows, tag, value));
     }
     let rows = state.takes_rows(unflushed, seqno);
-    Err(Missed::Query(Query {
+    Err(Query {
         key,
         hash,
         seqno,
         rows,
-    }))
+    })
 }
 
-/// As the first step of [`look_in_memory`], in the memtables of a partition.
+/// The newest entry of `key` at or below `seqno` in the memtables of its partition.
+///
+/// # Errors
+/// `Corruption` if it is damaged in persistent memory.
 // Not inlined, because most databases have none.
 #[inline(never)]
-fn look_in_part(
-    unflushed: &Unflushed,
+pub(super) fn look_in_part(
+    state: &ReadState,
     key: &[u8],
     seqno: SeqNo,
-) -> firn_base::Result<Option<(Tag, Value)>> {
-    for memtable in &unflushed.memtables {
-        if let Some(found) = memtable.find(key, seqno)? {
-            return Ok(Some(found));
+) -> firn_base::Result<Option<(Layer, Tag, Value)>> {
+    for memtable in &state.unflushed(key).memtables {
+        if let Some((tag, value)) = memtable.find(key, seqno)? {
+            return Ok(Some((Layer::Memtables, tag, value)));
         }
     }
     Ok(None)

@@ -8,7 +8,7 @@
 
 use crate::manifest::Layout;
 use crate::memtable::Memtable;
-use firn_base::SeqNo;
+use firn_base::{FileId, SeqNo};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -47,14 +47,13 @@ impl Unflushed {
         self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
     }
 
-    /// With `fresh` as the memtable that takes writes. Those that have no entries are left out.
+    /// With `fresh` as the memtable that takes writes. The one that took them is left out if it has
+    /// none.
     fn begun(&self, fresh: Arc<Memtable>) -> Unflushed {
-        let others = self
-            .memtables
-            .iter()
-            .filter(|memtable| memtable.used_bytes() > 0);
+        let left_out = usize::from(self.active().used_bytes() == 0);
+        let others = self.memtables[left_out..].iter().cloned();
         Unflushed {
-            memtables: std::iter::once(fresh).chain(others.cloned()).collect(),
+            memtables: std::iter::once(fresh).chain(others).collect(),
             flushed_through: self.flushed_through,
         }
     }
@@ -98,7 +97,7 @@ impl Memtables {
     /// A list without room.
     #[cfg(test)]
     pub(crate) fn none() -> Memtables {
-        let placeholder = Memtable::placeholder(firn_base::FileId(0));
+        let placeholder = Memtable::placeholder(FileId(0));
         Memtables::shared(vec![Arc::new(placeholder)], SeqNo(0))
     }
 
@@ -161,6 +160,22 @@ impl Memtables {
         match self.by_part {
             false => visible.0.saturating_sub(self.lists[0].flushed_through.0),
             true => self.iter().map(|memtable| memtable.entries()).sum(),
+        }
+    }
+
+    /// The last number through which a state with these memtables has all entries, for a reader
+    /// that sees those up to `visible`. With a list for each partition, one may have ended before
+    /// another, and a batch be in both. REQUIRES: `visible` was read after the state.
+    pub(crate) fn complete_through(&self, visible: SeqNo) -> SeqNo {
+        match self.by_part {
+            false => visible,
+            true => {
+                let ends = self
+                    .lists
+                    .iter()
+                    .filter_map(|list| list.active().frozen_at());
+                ends.fold(visible, SeqNo::min)
+            }
         }
     }
 
@@ -256,24 +271,127 @@ impl Memtables {
     }
 }
 
-/// The lists of neighbours that are joined. REQUIRES: none of the first memtables takes writes.
-fn joined<'a>(lists: impl Iterator<Item = &'a Unflushed>) -> Unflushed {
-    let mut all: Option<Unflushed> = None;
-    for list in lists {
-        let Some(all) = &mut all else {
-            all = Some(list.clone());
-            continue;
-        };
-        let new = list.memtables.iter().filter(|memtable| !all.has(memtable));
-        let new: Vec<_> = new
-            .filter(|memtable| !memtable.is_placeholder())
-            .cloned()
-            .collect();
-        // What they have in common is the oldest of both.
-        let common = all.memtables.iter().position(|memtable| list.has(memtable));
-        let at = common.unwrap_or(all.memtables.len());
-        all.memtables.splice(at..at, new);
-        all.flushed_through = all.flushed_through.max(list.flushed_through);
+/// The lists of neighbours that are joined. REQUIRES: none had an entry when the border was to go,
+/// because how far they are flushed differs. What took writes since then is to be frozen at once,
+/// so that both are flushed together.
+fn joined<'a>(lists: impl Iterator<Item = &'a Unflushed> + Clone) -> Unflushed {
+    let all = lists.clone().flat_map(|list| &list.memtables);
+    let mut memtables: Vec<Arc<Memtable>> = all
+        .filter(|memtable| memtable.used_bytes() > 0)
+        .cloned()
+        .collect();
+    // Newest first. One of both lists is there twice.
+    memtables.sort_by_key(|memtable| std::cmp::Reverse(memtable.log_id));
+    memtables.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    memtables.insert(0, Arc::new(Memtable::placeholder(FileId(0))));
+    let flushed_through = lists.map(|list| list.flushed_through).max();
+    Unflushed {
+        memtables,
+        flushed_through: flushed_through.unwrap_or_default(),
     }
-    all.unwrap_or_else(|| unreachable!("a partition overlaps one"))
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::manifest::PartId;
+
+    fn memtable(id: u64, entries: bool) -> Arc<Memtable> {
+        match entries {
+            true => Arc::new(Memtable::new(4096, FileId(id))),
+            false => Arc::new(Memtable::placeholder(FileId(id))),
+        }
+    }
+
+    fn list(memtables: &[&Arc<Memtable>], through: u64) -> Unflushed {
+        Unflushed {
+            memtables: memtables
+                .iter()
+                .map(|memtable| Arc::clone(memtable))
+                .collect(),
+            flushed_through: SeqNo(through),
+        }
+    }
+
+    fn ids(list: &Unflushed) -> Vec<u64> {
+        list.memtables
+            .iter()
+            .map(|memtable| memtable.log_id.0)
+            .collect()
+    }
+
+    fn divided() -> Layout {
+        let cut = (b"m".to_vec(), PartId(1));
+        Layout::default().changed(&[], &[cut]).unwrap()
+    }
+
+    #[test]
+    fn several_keys_are_read_at_a_point_that_all_lists_have() {
+        let (left, right) = (memtable(1, true), memtable(2, true));
+        let memtables = Memtables::by_part([list(&[&left], 0), list(&[&right], 0)]);
+        assert_eq!(memtables.complete_through(SeqNo(9)), SeqNo(9));
+        // Entries of the right partition above 5 are in a memtable that this state does not have,
+        // and a batch may have others in the left one.
+        right.freeze(SeqNo(5));
+        assert_eq!(memtables.complete_through(SeqNo(9)), SeqNo(5));
+        assert_eq!(memtables.complete_through(SeqNo(4)), SeqNo(4));
+    }
+
+    #[test]
+    fn one_that_spans_a_border_is_flushed_with_all_that_are_older() {
+        let [newest, spanning, older] = [3, 2, 1].map(|id| memtable(id, true));
+        let active = memtable(9, false);
+        let left = list(&[&active, &newest, &spanning], 0);
+        let right = list(&[&active, &spanning, &older], 0);
+        let memtables = Memtables::by_part([left, right]);
+        for (memtable, last) in [(&older, 10), (&spanning, 20), (&newest, 30)] {
+            memtable.freeze(SeqNo(last));
+        }
+        let flushed = memtables.flushed_with(0, SeqNo(30));
+        let found: Vec<u64> = flushed.iter().map(|memtable| memtable.log_id.0).collect();
+        assert_eq!(found, [3, 2, 1], "or the oldest would count as flushed");
+        assert_eq!(
+            memtables.iter().count(),
+            4,
+            "each once, with the placeholder"
+        );
+        let after = memtables.without(&flushed);
+        let through: Vec<SeqNo> = after.lists().map(|list| list.flushed_through).collect();
+        assert_eq!(through, [SeqNo(30), SeqNo(20)]);
+        // Not all of its entries are visible yet.
+        let flushed = memtables.flushed_with(0, SeqNo(29));
+        let found: Vec<u64> = flushed.iter().map(|memtable| memtable.log_id.0).collect();
+        assert_eq!(found, [2, 1]);
+    }
+
+    #[test]
+    fn lists_follow_borders() {
+        let (active, other) = (memtable(5, true), memtable(6, true));
+        let one = Memtables::by_part([list(&[&active], 7)]);
+        let two = one.divided_as(&Layout::default(), &divided());
+        let found: Vec<Vec<u64>> = two.lists().map(ids).collect();
+        assert_eq!(found, [vec![5], vec![5]], "both write to it");
+        // The right one begins a memtable of its own. The left one is to begin another, because
+        // theirs is frozen.
+        let two = two.with_fresh(1..2, &other);
+        let found: Vec<Vec<u64>> = two.lists().map(ids).collect();
+        assert_eq!(found, [vec![6, 5], vec![6, 5]]);
+        assert!(two.of_part(0).active().is_placeholder());
+        assert!(!two.may_join(0));
+        let joined = two.divided_as(&divided(), &Layout::default());
+        let found: Vec<Vec<u64>> = joined.lists().map(ids).collect();
+        assert_eq!(found, [vec![0, 6, 5]]);
+        assert!(joined.of_part(0).active().is_placeholder());
+    }
+
+    #[test]
+    fn only_the_one_that_took_writes_may_be_left_out() {
+        let (empty, frozen) = (memtable(8, false), memtable(7, false));
+        let memtables = Memtables::by_part([list(&[&empty, &frozen], 0)]);
+        let fresh = memtable(9, true);
+        let next = memtables.with_fresh(0..1, &fresh);
+        // Nobody else would free the room of an older one.
+        assert_eq!(ids(next.of_part(0)), [9, 7]);
+    }
 }

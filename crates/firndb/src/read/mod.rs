@@ -20,7 +20,7 @@ pub(crate) mod table;
 pub(crate) mod table_run;
 
 pub(crate) use self::lookup::{Hits, Layer};
-use self::lookup::{Missed, Search, look_in_memory};
+use self::lookup::{Search, look_in_memory, look_in_part};
 use crate::engine::Engine;
 use crate::read::run::{Pending, Run, Step};
 use crate::read::state::ReadState;
@@ -48,10 +48,14 @@ impl Engine {
     /// does so like a value.
     fn find(&self, state: &ReadState, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
         self.counts.user.gets.add(1);
+        if state.memtables.are_by_part()
+            && let Some(found) = look_in_part(state, key, seqno)?
+        {
+            return self.hit(found);
+        }
         let query = match look_in_memory(state, key, seqno) {
             Ok(found) => return self.hit(found),
-            Err(Missed::Query(query)) => query,
-            Err(Missed::Damaged(error)) => return Err(error),
+            Err(query) => query,
         };
         let search = Search::new(state, query);
         match search.has_trees() {
@@ -85,18 +89,23 @@ impl Engine {
         at: Option<SeqNo>,
     ) -> Result<Vec<Option<Value>>> {
         let state = self.read_state()?;
-        let seqno = at.unwrap_or_else(|| self.commit.visible());
+        let seqno = at.unwrap_or_else(|| state.memtables.complete_through(self.commit.visible()));
         self.counts.user.gets.add(keys.len() as u64);
         let mut values: Vec<Option<Value>> = Vec::with_capacity(keys.len());
         let mut searches: Vec<(usize, Search<'_>)> = Vec::new();
         for (i, key) in keys.iter().enumerate() {
+            if state.memtables.are_by_part()
+                && let Some(found) = look_in_part(&state, key, seqno)?
+            {
+                values.push(self.hit(found)?);
+                continue;
+            }
             match look_in_memory(&state, key, seqno) {
                 Ok(found) => values.push(self.hit(found)?),
-                Err(Missed::Query(query)) => {
+                Err(query) => {
                     values.push(None);
                     searches.push((i, Search::new(&state, query)));
                 }
-                Err(Missed::Damaged(error)) => return Err(error),
             }
         }
         while !searches.is_empty() {

@@ -146,11 +146,14 @@ impl Engine {
         footprint: Footprint,
     ) -> Result<Reserved> {
         loop {
-            let active = self.active();
+            let state = self.state.load();
+            let active = state.memtables.of_part(0).active();
             if let Some(reservation) = active.reserve(entries.clone(), footprint) {
                 return Ok(reservation.into());
             }
-            self.make_room(&active, footprint.bytes)?;
+            let full = active.clone();
+            drop(state);
+            self.make_room(&full, footprint.bytes)?;
         }
     }
 

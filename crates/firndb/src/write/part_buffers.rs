@@ -242,30 +242,31 @@ impl Engine {
         SeqNo(queue.next_seqno - 1)
     }
 
-    /// True if the memtables of the partitions that meet at `cut` may become one list: none has an
-    /// entry, because how far they are flushed differs. From then on, one placeholder takes the
-    /// writes of both. REQUIRES: the manifest's lock, so that no flush ends meanwhile.
-    pub(crate) fn may_join_memtables(&self, cut: &[u8]) -> bool {
+    /// Runs `swap`, which swaps in a state with other borders of partitions, and freezes the
+    /// memtables that took writes before and do not any more. No write joins a group meanwhile.
+    pub(crate) fn swap_borders<T>(&self, swap: impl FnOnce() -> T) -> T {
         if !self.has_part_buffers() {
-            return true;
+            return swap();
         }
         let mut queue = self.commit.lock();
-        let state = self.state.load_full();
-        let right = state.layout.part_of(cut);
-        let parts = right.saturating_sub(1)..right + 1;
-        let lists = parts.clone().map(|part| state.memtables.of_part(part));
-        let memtables = lists.flat_map(|list| &list.memtables);
-        if !memtables.clone().all(|memtable| memtable.is_placeholder()) {
-            return false;
+        let before = self.state.load_full();
+        let swapped = swap();
+        let after = self.state.load();
+        for list in before.memtables.lists() {
+            let stays = after
+                .memtables
+                .lists()
+                .any(|of| Arc::ptr_eq(of.active(), list.active()));
+            if !stays && list.active().frozen_at().is_none() {
+                self.freeze_memtable(&mut queue, list.active());
+            }
         }
-        let placeholder = Arc::new(Memtable::placeholder(FileId(0)));
-        // Borders change only under the manifest's lock.
-        self.state
-            .rcu(|state| state.with_memtable_in(parts.clone(), &placeholder));
-        for memtable in memtables {
-            queue.freeze(memtable);
-        }
-        true
+        let active = before.memtables.lists().map(|list| list.active());
+        let gone = active.filter(|of| of.pm_buffer().is_some() && !after.memtables.has(of));
+        let gone: Vec<Arc<Memtable>> = gone.cloned().collect();
+        drop(before);
+        self.retire_memtables(gone);
+        swapped
     }
 
     fn freeze_early(&self, queue: &mut Queue, key: &[u8]) {

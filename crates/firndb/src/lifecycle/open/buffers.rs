@@ -134,7 +134,8 @@ impl Recovery {
         pool: &Arc<Pool>,
         found: FoundBuffers,
     ) -> Result<BufferStore> {
-        let buffer_bytes = buffer_bytes(pool, self.options.tuning.pmdb.buffer_bytes)?;
+        let asked = self.options.ranges().and_then(|ranges| ranges.buffer_bytes);
+        let buffer_bytes = buffer_bytes(pool, asked)?;
         let last = self.version.last_seqno;
         let directory = match found.directory {
             Some(directory) => directory,
@@ -144,7 +145,7 @@ impl Recovery {
             }
         };
         let committed = directory.committed()?;
-        if !found.named.is_empty() {
+        if self.version.holds_entries || !found.named.is_empty() {
             self.check_moment(pool, committed)?;
         }
         self.last_seqno = self.last_seqno.max(committed);
@@ -294,6 +295,9 @@ impl Recovery {
             return Ok(());
         };
         let committed = directory.committed()?;
+        if self.version.holds_entries {
+            self.check_moment(&pool, committed)?;
+        }
         let named = directory.named()?.into_iter().collect::<Result<Vec<_>>>()?;
         let mut copied = Vec::new();
         let (mut numbers, flushed) = (0, self.flushed_most());
