@@ -124,6 +124,7 @@ impl Skiplist {
     }
 
     /// Writes a node at `at` of `space`, except its links, its sequence number and its value.
+    #[inline(always)]
     pub(super) fn fill_key(
         &self,
         space: &Space,

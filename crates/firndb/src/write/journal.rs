@@ -83,6 +83,8 @@ impl BufferJournal {
     ///
     /// # Errors
     /// `Poisoned` after a group that failed.
+    // Not inlined, because most databases have a log.
+    #[inline(never)]
     pub(crate) fn append(&mut self, group: &mut [Reservation], first: SeqNo) -> Result<()> {
         if let Some(poison) = &self.poison {
             return Err(poison.clone());

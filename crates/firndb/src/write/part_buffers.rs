@@ -37,6 +37,8 @@ impl Engine {
     }
 
     /// Stages `entries` in the buffers of their partitions, making room where there is none.
+    // Not inlined, because most databases have none.
+    #[inline(never)]
     pub(super) fn reserve_in_parts<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
