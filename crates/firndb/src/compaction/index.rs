@@ -6,6 +6,8 @@
 //!    not name a tree that is not over what is there.
 //! 3. The record that changes tables drops their trees, and is durable. Only then, and behind the
 //!    last reader, is the space of a tree free.
+//! 4. If a write finds no piece of the pool for its buffer, trees are given up one by one, the last
+//!    in the pool first, because it was buffers that took the end of the pool. They are made again.
 
 use crate::compaction::background::Obsolete;
 use crate::compaction::plan::Plan;
@@ -106,6 +108,36 @@ impl Engine {
         drop(manifest);
         self.retire(replaced);
         Ok(())
+    }
+
+    /// Gives up the tree that lies last in the pool. False if there is none.
+    ///
+    /// # Errors
+    /// The error of the manifest.
+    pub(crate) fn give_up_last_tree(&self) -> Result<bool> {
+        self.drop_former_trees();
+        let mut manifest = self.manifest.lock();
+        let trees = manifest.version().trees.iter();
+        let Some(last) = trees.max_by_key(|tree| tree.extent.offset).cloned() else {
+            return Ok(false);
+        };
+        let edit = Edit {
+            pool: PoolEdit {
+                trees_dropped: vec![last.id],
+                ..PoolEdit::default()
+            },
+            ..Edit::default()
+        };
+        manifest.append(edit, true, || self.next_file_id())?;
+        let before = self.state.load_full();
+        self.swap_in_trees(manifest.version(), &last.from);
+        // So that the next one over these tables is not made from it.
+        self.state.rcu(|state| state.without_former_trees());
+        let gone = self.trees_gone(&before);
+        drop(before);
+        drop(manifest);
+        self.retire(gone);
+        Ok(true)
     }
 
     /// Gives up the trees from which the next were to be made, because there is no room for these.

@@ -125,11 +125,12 @@ impl BlockTrees {
         self.remove(&dropped);
     }
 
-    /// Drops the tree with this id.
-    pub(crate) fn drop_one(&mut self, id: FileId) {
-        let dropped = self.0.iter().filter(|(_, tree)| tree.id == id);
-        let dropped: Vec<_> = dropped.map(|(key, _)| key.clone()).collect();
-        self.remove(&dropped);
+    /// Drops the tree with this id. False if there is none.
+    pub(crate) fn drop_one(&mut self, id: FileId) -> bool {
+        let dropped = self.0.iter().find(|(_, tree)| tree.id == id);
+        let dropped = dropped.map(|(key, _)| key.clone());
+        self.remove(dropped.as_slice());
+        dropped.is_some()
     }
 
     fn remove(&mut self, keys: &[Place]) {

@@ -228,8 +228,10 @@ pub(crate) struct PmPairing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PoolEdit {
     pub(crate) pairing: Option<PmPairing>,
-    /// Trees over the blocks of tables. No record says that one is dropped.
+    /// Trees over the blocks of tables. A change of their tables drops them without saying so.
     pub(crate) trees_added: Vec<BlockTreeMeta>,
+    /// Trees that are dropped although their tables are the same.
+    pub(crate) trees_dropped: Vec<FileId>,
     /// Partitions, and the sequence numbers up to which all their entries are in tables, whatever
     /// the write buffers in the pool have.
     pub(crate) flushed: Vec<(PartId, SeqNo)>,
@@ -260,6 +262,10 @@ impl PoolEdit {
         }
         for tree in &self.trees_added {
             put_tree(out, tree);
+        }
+        for id in &self.trees_dropped {
+            put_varint(out, TREE_DROPPED);
+            put_varint(out, id.0);
         }
         for (part, through) in &self.flushed {
             put_varint(out, FLUSHED);
@@ -352,6 +358,7 @@ const RANGE_DROPPED: u64 = 24;
 const TREE_ADDED: u64 = 25;
 const FLUSHED: u64 = 26;
 const HOLDS_ENTRIES: u64 = 27;
+const TREE_DROPPED: u64 = 28;
 
 /// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 6;
@@ -528,6 +535,7 @@ impl Edit {
             RANGE_ADDED => self.ranges.added.push(key(reader)?),
             RANGE_DROPPED => self.ranges.dropped.push(key(reader)?),
             TREE_ADDED => self.pool.trees_added.push(tree(reader)?),
+            TREE_DROPPED => self.pool.trees_dropped.push(file_id(reader)?),
             FLUSHED => {
                 let part = PartId(u32::try_from(reader.varint()?).ok()?);
                 self.pool.flushed.push((part, seqno(reader)?));

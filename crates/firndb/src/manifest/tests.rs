@@ -76,6 +76,7 @@ fn edit(id: u64) -> Edit {
         pool: PoolEdit {
             pairing: Some(PmPairing { generation: 6 }),
             trees_added: vec![tree(20, (1, 3), "")],
+            trees_dropped: vec![],
             flushed: vec![(PartId(0), SeqNo(4))],
             holds_entries: Some(true),
         },
@@ -644,6 +645,16 @@ fn adds_trees(trees: &[BlockTreeMeta]) -> Edit {
     }
 }
 
+fn drops_tree(id: u64) -> Edit {
+    Edit {
+        pool: PoolEdit {
+            trees_dropped: vec![FileId(id)],
+            ..PoolEdit::default()
+        },
+        ..Edit::default()
+    }
+}
+
 /// Three ranges with trees over all that they have, and one over level 0.
 fn with_trees() -> Version {
     let mut version = Version::default();
@@ -709,6 +720,27 @@ fn a_tree_goes_with_the_first_table_that_changes() {
     let mut grown = table(5, "h", "o");
     grown.extent.valid_len += 1;
     assert_eq!(apply(comes_back(grown)), Ok(vec![21, 25]));
+}
+
+#[test]
+fn a_tree_is_given_up_by_its_id() {
+    let mut version = with_trees();
+    let mut apply = |edit: Edit| applied(&mut version, &edit);
+    assert_eq!(apply(drops_tree(23)), Ok(vec![20, 21, 22, 24, 25]));
+    assert_eq!(apply(drops_tree(25)), Ok(vec![20, 21, 22, 24]));
+    let refused = apply(drops_tree(25)).unwrap_err();
+    assert!(refused.starts_with("known"), "{refused}");
+    let again = adds_trees(&[tree(26, (1, 3), "h")]);
+    assert_eq!(apply(again), Ok(vec![20, 21, 22, 26, 24]));
+    let both = Edit {
+        pool: PoolEdit {
+            trees_dropped: vec![FileId(26), FileId(20)],
+            ..adds_trees(&[tree(27, (0, 0), "")]).pool
+        },
+        ..Edit::default()
+    };
+    assert_eq!(Edit::decode(&both.encode()), Some(both.clone()));
+    assert_eq!(apply(both), Ok(vec![27, 21, 22, 24]));
 }
 
 #[test]

@@ -106,6 +106,11 @@ impl Version {
             }
         }
         self.raise_flushed(edit)?;
+        for id in &edit.pool.trees_dropped {
+            if !self.trees.drop_one(*id) {
+                return Err("known: a tree that is dropped is not there");
+            }
+        }
         edit.pool
             .trees_added
             .iter()
@@ -446,6 +451,7 @@ impl Version {
             pool: PoolEdit {
                 pairing: self.pm,
                 trees_added: self.trees.iter().map(|tree| (**tree).clone()).collect(),
+                trees_dropped: Vec::new(),
                 flushed: self
                     .flushed
                     .iter()

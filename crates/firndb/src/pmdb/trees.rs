@@ -22,6 +22,14 @@ pub(crate) struct TreeFacts {
     pub(crate) buffers: Option<BufferFacts>,
 }
 
+impl TreeFacts {
+    /// True if another tree may be made. While trees are given up for a write, none is.
+    pub(crate) fn may_grow(&self) -> bool {
+        let is_wanted = |buffers: BufferFacts| buffers.used_bytes == 0 && buffers.wanted_bytes > 0;
+        self.has_room && !self.buffers.is_some_and(is_wanted)
+    }
+}
+
 /// The trees' part of the pool.
 pub(crate) struct TreeStore {
     pool: Arc<Pool>,

@@ -13,12 +13,14 @@ use crate::event::StallReason;
 use crate::memtable::{Entry, Footprint, Memtable};
 use crate::read::state::ReadState;
 use crate::write::commit::{Queue, Reserved};
-use firn_base::{FileId, Result, SeqNo};
+use firn_base::{ErrorKind, FileId, Result, SeqNo};
 use std::sync::Arc;
 
 /// A buffer is frozen before it is full once fewer eighths of the room are free, and none is being
 /// flushed.
 const FREEZE_BELOW: u64 = 1;
+/// A write looks for room so many times more once there are no trees, whose readers keep it.
+const LOOKS_WITHOUT_TREES: u32 = 5;
 
 impl Engine {
     /// True if each partition has a write buffer of its own, in persistent memory.
@@ -116,14 +118,18 @@ impl Engine {
         links_bytes_max: usize,
     ) -> bool {
         let state = self.state.load();
-        let mut sums = std::collections::BTreeMap::<usize, (u64, u64)>::new();
+        // One memtable may take the writes of several partitions.
+        let mut sums: Vec<(&Arc<Memtable>, (u64, u64))> = Vec::new();
         for entry in entries {
             let (bytes, list) = Memtable::staged_bytes(std::iter::once(entry), 0);
-            let sum = sums.entry(state.layout.part_of(entry.key)).or_default();
-            *sum = (sum.0 + bytes, sum.1 + list + links_bytes_max as u64);
+            let list = list + links_bytes_max as u64;
+            let memtable = state.memtables.of(&state.layout, entry.key).active();
+            match sums.iter_mut().find(|of| Arc::ptr_eq(of.0, memtable)) {
+                Some((_, sum)) => *sum = (sum.0 + bytes, sum.1 + list),
+                None => sums.push((memtable, (bytes, list))),
+            }
         }
-        let mut sums = sums.into_iter();
-        sums.all(|(part, sum)| state.memtables.of_part(part).active().has_room(sum))
+        sums.iter().all(|(memtable, sum)| memtable.has_room(*sum))
     }
 
     /// Begins a buffer in the place of a full one, once there is room for it.
@@ -134,6 +140,7 @@ impl Engine {
         let _entered = self.calls.enter()?;
         let start_ns = self.clock.now_ns();
         let mut looks = 0;
+        let mut looks_left = LOOKS_WITHOUT_TREES;
         let begun = self.wait_for(|| {
             looks += 1;
             if full.memtable.frozen_at().is_some() {
@@ -150,6 +157,17 @@ impl Engine {
                 Ok(Some(fresh)) => {
                     self.take_writes(full, is_short, fresh);
                     Some(Ok(()))
+                }
+                Err(error) if error.kind() == ErrorKind::NoSpace && looks_left > 0 => {
+                    store.want(full.batch.bytes.0);
+                    match self.give_up_last_tree() {
+                        Ok(true) => (),
+                        // Their readers may take a moment.
+                        Ok(false) => looks_left -= 1,
+                        Err(error) => return Some(Err(error)),
+                    }
+                    self.remove_obsolete(true);
+                    None
                 }
                 Err(error) => Some(Err(error)),
                 Ok(None) => {

@@ -96,9 +96,9 @@ impl ObsoleteFiles {
     fn holds_memory(&self) -> bool {
         self.dead.lock().iter().any(|dead| match dead {
             Obsolete::Table(run) => !run.meta.is_file(),
-            Obsolete::Space(_) => true,
+            Obsolete::Space(_) | Obsolete::Tree(_) => true,
             Obsolete::Memtable(memtable) => memtable.pm_buffer().is_some(),
-            Obsolete::Blocks(..) | Obsolete::Tree(_) | Obsolete::Log(_) => false,
+            Obsolete::Blocks(..) | Obsolete::Log(_) => false,
         })
     }
 

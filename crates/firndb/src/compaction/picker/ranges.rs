@@ -430,7 +430,7 @@ fn filter_bits(facts: &Facts<'_>) -> u32 {
 
 /// The tables whose blocks are to get a tree, because they have none.
 fn pick_index(state: &ReadState, facts: &Facts<'_>, tuning: &PmdbTuning) -> Option<Plan> {
-    let has_room = matches!(facts.pm, Some(PmFacts::Trees(trees)) if trees.has_room);
+    let has_room = matches!(facts.pm, Some(PmFacts::Trees(trees)) if trees.may_grow());
     if !has_room || !mechanisms::PMDB_TREES.is_on() {
         return None;
     }
