@@ -1,10 +1,15 @@
 //! The amount of work, and the threads that do it.
 
 use firn_base::exec;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+/// No seed takes as long as this, unless it hangs.
+const SEED_MAX: Duration = Duration::from_secs(600);
 /// The least number of threads over which the seeds of one test are spread.
 const THREADS_MIN: usize = 2;
 /// The number of failing seeds after which a suite stops.
@@ -89,17 +94,31 @@ pub(crate) fn none_failed(test: Test, mut failed: Vec<u64>) {
 }
 
 /// Runs the seeds `seed(0)`, `seed(1)`, .. up to the first `None`, on all threads. Returns the
-/// seeds that failed, and stops early once there are [`FAILURES_MAX`].
+/// seeds that failed, and stops early once there are [`FAILURES_MAX`]. One that runs for
+/// [`SEED_MAX`] hangs: it fails, and its thread is left behind.
 pub(crate) fn spread(
+    test: &str,
+    seed: impl Fn(u64) -> Option<u64> + Send + Sync + 'static,
+    passes: impl Fn(u64) -> bool + Send + Sync + 'static,
+) -> Vec<u64> {
+    spread_within(SEED_MAX, test, seed, passes)
+}
+
+fn spread_within(
+    seed_max: Duration,
     test: &str,
     seed: impl Fn(u64) -> Option<u64> + Send + Sync + 'static,
     passes: impl Fn(u64) -> bool + Send + Sync + 'static,
 ) -> Vec<u64> {
     let (run, next) = (Arc::new((seed, passes)), Arc::new(AtomicU64::new(0)));
     let failed = Arc::new(Mutex::new(Vec::new()));
+    let running = Arc::new(Mutex::new(HashMap::<usize, (u64, Instant)>::new()));
+    let (done, all_done) = channel::<()>();
     let worker = |i: usize| {
         let (run, next, failed) = (run.clone(), next.clone(), failed.clone());
+        let (running, done) = (running.clone(), done.clone());
         exec::spawn(&format!("{test}-{i}"), move || {
+            let _done = done;
             let (seed, passes) = &*run;
             while failed
                 .lock()
@@ -108,15 +127,30 @@ pub(crate) fn spread(
                 let Some(seed) = seed(next.fetch_add(1, Ordering::Relaxed)) else {
                     break;
                 };
+                let mut its = running.lock().expect("no panic under the lock");
+                its.insert(i, (seed, Instant::now()));
+                drop(its);
                 if !passes(seed) {
                     failed.lock().expect("no panic under the lock").push(seed);
                 }
             }
+            running.lock().expect("no panic under the lock").remove(&i);
         })
         .expect("a thread")
     };
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let workers: Vec<_> = (0..threads.max(THREADS_MIN)).map(worker).collect();
+    drop(done);
+    // Nothing is sent: the channel ends with the last worker.
+    while all_done.recv_timeout(seed_max / 100) == Err(RecvTimeoutError::Timeout) {
+        let running = running.lock().expect("no panic under the lock");
+        let hang = |(_, since): &&(u64, Instant)| since.elapsed() >= seed_max;
+        let hanging: Vec<u64> = running.values().filter(hang).map(|of| of.0).collect();
+        if !hanging.is_empty() {
+            eprintln!("{test}: seeds {hanging:?} hang: they have run for {seed_max:?}");
+            return hanging;
+        }
+    }
     for worker in workers {
         worker.join().expect("a worker catches panics");
     }
@@ -141,6 +175,18 @@ mod tests {
         let command = "FIRN_SEED=7 cargo test --test suites joint -- --exact";
         assert!(message.ends_with(command), "{message}");
         none_failed(TEST, Vec::new());
+    }
+
+    #[test]
+    fn a_seed_that_hangs_fails() {
+        let (held, until_dropped) = channel::<()>();
+        let until_dropped = Mutex::new(until_dropped);
+        let seed = |index| (index < 4).then_some(index);
+        let failed = spread_within(Duration::from_millis(200), "hanging", seed, move |seed| {
+            seed != 2 || until_dropped.lock().is_ok_and(|end| end.recv().is_ok())
+        });
+        assert_eq!(failed, [2]);
+        drop(held);
     }
 
     #[test]
