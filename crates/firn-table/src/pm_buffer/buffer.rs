@@ -56,6 +56,11 @@ impl PmBuffer {
         })
     }
 
+    /// The pool that it is in.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// The buffer's id.
     pub fn id(&self) -> FileId {
         self.id

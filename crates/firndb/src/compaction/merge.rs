@@ -30,6 +30,7 @@ use crate::options::Options;
 use crate::options::budget::Budget;
 use crate::options::tuning::BlockTuning;
 use crate::read::merge_iter::{Entries, MergeIter};
+use crate::read::pins::over_memtables;
 use crate::read::pm_space::NewTable;
 use crate::read::run_iter::{LevelIter, RunIter};
 use crate::read::state::{LevelRuns, Part, ReadState};
@@ -443,11 +444,7 @@ pub(crate) async fn run_above(
 /// read ahead.
 fn inputs(plan: &Plan, keys: &KeyBounds, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
     let access = Access::Streaming { bytes, cause };
-    let mut children: Vec<RunIter> = plan
-        .buffers
-        .iter()
-        .map(|buffer| RunIter::Memtable(buffer.iter()))
-        .collect();
+    let mut children = over_memtables(&plan.buffers)?;
     // The tables of a level below 0 do not overlap, nor do some of level 0.
     let mut levels: BTreeMap<Level, Vec<Arc<TableRun>>> = BTreeMap::new();
     for (level, run) in plan.tables.iter().filter(|(_, run)| keys.meets(run)) {

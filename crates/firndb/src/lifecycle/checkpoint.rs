@@ -17,6 +17,7 @@ use crate::files::{FileName, Files};
 use crate::lifecycle::owner;
 use crate::manifest::{self, Edit, Level, RangeBorders, TableMeta, Version};
 use crate::read::merge_iter::MergeIter;
+use crate::read::pins::over_memtables;
 use crate::read::run_iter::RunIter;
 use crate::read::state::ReadState;
 use crate::read::table_run::TableRun;
@@ -188,10 +189,7 @@ impl Engine {
         seqno: SeqNo,
         context: &CompactionContext,
     ) -> Result<Vec<TableMeta>> {
-        let memtables = state
-            .memtables
-            .iter()
-            .map(|memtable| RunIter::Memtable(memtable.iter()));
+        let memtables = over_memtables(state.memtables.iter())?.into_iter();
         let upper = state.upper().into_iter().flat_map(Upper::iters);
         let children = memtables
             .chain(upper.map(|iter| RunIter::Upper(Box::new(iter))))

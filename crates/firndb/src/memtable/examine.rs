@@ -7,7 +7,7 @@ use firn_base::SeqNo;
 use std::ops::Range;
 
 impl Memtable {
-    /// Compares an entry that a walk found with the list. True if the list has it. The error is
+    /// Compares an entry that a walk found with the list. REQUIRES: `link_found`. True if the list has it. The error is
     /// what the buffer should have had there, as the list says.
     pub(crate) fn has_linked(&self, found: &Walked<'_>) -> Result<bool, &'static str> {
         let node = self.list.seek(found.key, found.tag);
@@ -62,9 +62,9 @@ mod tests {
             let tag = Tag::new(SeqNo(seqno), Kind::Put);
             Walked::of((at, tag, key), (5, 0))
         };
-        memtable.relink(&found(0, 3, b"a"));
-        memtable.relink(&found(32, 4, b"b"));
-        memtable.relink(&found(64, 5, b"c"));
+        memtable.link_one(&found(0, 3, b"a"));
+        memtable.link_one(&found(32, 4, b"b"));
+        memtable.link_one(&found(64, 5, b"c"));
         assert_eq!(memtable.has_linked(&found(32, 4, b"b")), Ok(true));
         assert_eq!(memtable.has_linked(&found(32, 5, b"b")), Ok(false));
         assert_eq!(memtable.has_linked(&found(32, 4, b"bb")), Ok(false));

@@ -2,6 +2,7 @@
 
 mod arena;
 mod examine;
+mod found;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
@@ -13,5 +14,6 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use found::Found;
 pub(crate) use pm::Walked;
 pub(crate) use run::{Entry, Footprint, LogEntry, Memtable, MemtableIter, Reservation};

@@ -3,6 +3,7 @@
 //! Room is promised to a write before it is given a number, so no write of a group is refused, and
 //! the leader of the group appends all of them in the order of their numbers.
 
+use super::found::Unlinked;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_table::pm_buffer::{ENTRY_HEADER_BYTES, PmBuffer, WalkedEntry};
 
@@ -18,6 +19,7 @@ pub(super) struct PmPlace {
     entries: AtomicU64,
     /// Bytes of memory that were counted for the list.
     pub(super) counted: AtomicU64,
+    pub(super) unlinked: Unlinked,
 }
 
 impl PmPlace {
@@ -26,6 +28,7 @@ impl PmPlace {
             promised: AtomicU64::new(buffer.end()),
             entries: AtomicU64::new(0),
             counted: AtomicU64::new(0),
+            unlinked: Unlinked::of(None),
             buffer,
         }
     }

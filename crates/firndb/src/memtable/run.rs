@@ -9,7 +9,7 @@
 //!    to readers whose read point has reached those; the commit queue raises it.
 
 use super::arena::Space;
-use super::pm::{PmPlace, Walked};
+use super::pm::PmPlace;
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
 use firn_base::checksum::{crc32c, of_entry};
 use firn_base::key::Kind;
@@ -64,11 +64,11 @@ pub(crate) struct Memtable {
     pub(crate) first_log: FileId,
     /// The highest sequence number that belongs here, once frozen; `u64::MAX` before.
     last_seqno: AtomicU64,
-    home: Home,
+    pub(super) home: Home,
 }
 
 /// Where a memtable has its entries.
-enum Home {
+pub(super) enum Home {
     /// In its arena.
     Arena,
     /// In persistent memory. The arena has their keys.
@@ -213,7 +213,8 @@ impl Memtable {
     }
 
     /// As [`Memtable::reserve`], for entries that are appended to persistent memory by the leader
-    /// of their group. `None` if they do not fit, or it has its entries elsewhere.
+    /// of their group. `None` if they do not fit, or it has its entries elsewhere. Entries that an
+    /// open found may join the list later.
     pub(crate) fn stage<'a>(
         self: &Arc<Self>,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
@@ -245,25 +246,6 @@ impl Memtable {
             count,
             staged: Some(Box::new(staged)),
         })
-    }
-
-    /// Bytes that an entry that an open found takes in the list.
-    pub(crate) fn relinked_bytes(found: &Walked<'_>) -> u64 {
-        node_bytes(height(found.tag.seqno().0, 0), found.key.len(), 0) as u64
-    }
-
-    /// Links an entry that an open found in persistent memory. REQUIRES: the list has room.
-    pub(crate) fn relink(&self, found: &Walked<'_>) {
-        let height = height(found.tag.seqno().0, 0);
-        let bytes = node_bytes(height, found.key.len(), 0);
-        let (Some(space), Home::Pm(place)) = (self.list.arena.reserve(bytes), &self.home) else {
-            unreachable!("the list was made for all entries of the buffer");
-        };
-        let node = (found.tag.kind_byte(), found.key, found.value_len as usize);
-        let node = self.list.fill_key(&space, space.start, height, node);
-        self.list.set_log_offset(&space, node, found.at);
-        self.list.link(node.at, found.tag);
-        place.count(1);
     }
 
     /// Bytes used by entries.
@@ -336,7 +318,8 @@ impl Memtable {
             .map(SeqNo)
     }
 
-    /// The lowest and the highest sequence number here, found by a full scan.
+    /// The lowest and the highest sequence number here, found by a full scan. REQUIRES: its entries
+    /// are not in persistent memory.
     pub(crate) fn seqnos(self: &Arc<Self>) -> Option<(SeqNo, SeqNo)> {
         let mut iter = self.iter();
         let mut found: Option<(SeqNo, SeqNo)> = None;
@@ -393,6 +376,7 @@ impl Memtable {
     /// # Errors
     /// `Corruption` if the value is damaged there.
     pub(crate) fn find(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
+        self.link_found()?;
         let node = self.list.seek(key, Tag::seek(seqno));
         let Some(node) = node.filter(|&node| self.list.key(node) == key) else {
             return Ok(None);
@@ -401,8 +385,9 @@ impl Memtable {
         Ok(Some((self.list.note_read(node), self.value_of(node))))
     }
 
-    /// A cursor over the linked entries.
+    /// A cursor over the linked entries. REQUIRES: `link_found`, unless its entries are in DRAM.
     pub(crate) fn iter(self: &Arc<Self>) -> MemtableIter {
+        debug_assert!(self.is_linked());
         MemtableIter {
             buffer: self.clone(),
             node: None,

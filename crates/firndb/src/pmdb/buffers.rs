@@ -42,10 +42,11 @@ pub(crate) struct BufferFacts {
 }
 
 impl BufferFacts {
-    /// True if fewer than so many eighths of the room are free, or less than a write waits for.
+    /// True if fewer than so many eighths of the room are free, or a write waits. What is free then
+    /// may be in pieces that are too short for it.
     pub(crate) fn has_less_than(&self, eighths: u64) -> bool {
-        let wanted = (self.most_bytes * eighths / 8).max(self.wanted_bytes);
-        self.used_bytes + wanted > self.most_bytes || self.wanted_bytes > self.free_bytes
+        let wanted = self.most_bytes * eighths / 8;
+        self.wanted_bytes > 0 || self.used_bytes + wanted > self.most_bytes
     }
 }
 

@@ -64,7 +64,7 @@ impl PartsIter {
             self.merge = MergeIter::new(Vec::new());
             self.at = self.state.parts.len();
             let mut children = match self.has_memtables() {
-                true => over_memtables(&self.state.memtables.of_part(at).memtables),
+                true => over_memtables(&self.state.memtables.of_part(at).memtables)?,
                 false => Vec::new(),
             };
             children.extend(part_children(&self.state.parts[at])?);

@@ -45,7 +45,7 @@ pub(crate) fn children(state: &Arc<ReadState>) -> Result<Vec<RunIter>> {
     let parts = || RunIter::Parts(Box::new(PartsIter::new(state.clone())));
     let mut children = match state.memtables.are_by_part() && state.parts.len() > 1 {
         true => return Ok(vec![parts()]),
-        false => over_memtables(&state.memtables.of_part(0).memtables),
+        false => over_memtables(&state.memtables.of_part(0).memtables)?,
     };
     match &*state.parts {
         [one] => children.extend(part_children(one)?),
@@ -55,9 +55,14 @@ pub(crate) fn children(state: &Arc<ReadState>) -> Result<Vec<RunIter>> {
 }
 
 /// Iterators over `memtables`.
-pub(super) fn over_memtables(memtables: &[Arc<Memtable>]) -> Vec<RunIter> {
-    let over = |memtable: &Arc<Memtable>| RunIter::Memtable(memtable.iter());
-    memtables.iter().map(over).collect()
+pub(crate) fn over_memtables<'a>(
+    memtables: impl IntoIterator<Item = &'a Arc<Memtable>>,
+) -> Result<Vec<RunIter>> {
+    let over = |memtable: &Arc<Memtable>| {
+        memtable.link_found()?;
+        Ok(RunIter::Memtable(memtable.iter()))
+    };
+    memtables.into_iter().map(over).collect()
 }
 
 /// Iterators over the runs of a partition, newest first.

@@ -1,5 +1,5 @@
-//! Write buffers in persistent memory: walks what their directory names, and makes their lists
-//! anew.
+//! Write buffers in persistent memory: walks what their directory names. Their lists are made by
+//! what looks into them first.
 //!
 //! 1. Entries above the committed number are not there. After an unclean end such entries may lie
 //!    behind the others, and their numbers are given to other entries from now on. So each buffer
@@ -13,11 +13,11 @@
 
 use super::Recovery;
 use crate::manifest::{self, Version};
-use crate::memtable::{Entry, Footprint, Memtable, Walked};
+use crate::memtable::{Entry, Footprint, Found, Memtable};
 use crate::pmdb::{BufferStore, buffer_bytes, lines_for, list_bytes};
 use crate::read::memtables::{Memtables, Unflushed};
 use firn_base::key::Kind;
-use firn_base::{Error, FileId, Result, SeqNo, Tag};
+use firn_base::{Error, FileId, Result, SeqNo};
 use firn_pm::{Owner, Pool};
 use firn_table::pm_buffer::{BufferDirectory, NamedBuffer, Note, PmBuffer, walk};
 use std::ops::Range;
@@ -36,6 +36,8 @@ pub(super) struct FoundBuffers {
 /// A buffer with entries that are in no table.
 pub(super) struct RecoveredBuffer {
     memtable: Arc<Memtable>,
+    /// Bytes that its entries take in its list.
+    list_bytes: u64,
     /// The indexes of the partitions that it has entries of.
     parts: Range<usize>,
     last: SeqNo,
@@ -43,66 +45,48 @@ pub(super) struct RecoveredBuffer {
     is_final: bool,
 }
 
-/// An entry without its key.
-struct Head {
-    at: u64,
-    tag: Tag,
-    key_len: usize,
-    /// The length and the checksum of its value.
-    value: (u32, u32),
-}
-
-/// Entries of a buffer that are in no table.
-#[derive(Default)]
-struct Entries {
-    keys: Vec<u8>,
-    heads: Vec<Head>,
+/// The entries of a buffer that are in no table.
+struct Walked {
+    found: Found,
+    /// The least and the greatest of their keys; `None` without entries.
     bounds: Option<(Vec<u8>, Vec<u8>)>,
     last: SeqNo,
+    /// The number of those above the greatest number that a partition is flushed through.
+    above: u64,
+    /// The offset behind the last committed entry of the buffer.
+    end: u64,
 }
 
-impl Entries {
-    fn add(&mut self, found: &Walked<'_>) {
-        self.keys.extend_from_slice(found.key);
-        self.heads.push(Head {
-            at: found.at,
-            tag: found.tag,
-            key_len: found.key.len(),
-            value: found.value(),
-        });
-        self.last = self.last.max(found.tag.seqno());
+impl Walked {
+    /// Walks the buffer up to the committed number.
+    fn of(pool: &Pool, named: &NamedBuffer, committed: SeqNo, version: &Version) -> Result<Walked> {
+        let flushed = version.flushed.values().copied().max().unwrap_or_default();
+        let mut walked = Walked {
+            found: Found::none(named, committed),
+            bounds: None,
+            last: SeqNo(0),
+            above: 0,
+            end: 0,
+        };
+        walked.end = walk(pool, named, 0, committed, |entry| {
+            if entry.tag.seqno() > version.flushed_of(entry.key) {
+                walked.found.add(&entry);
+                walked.above += u64::from(entry.tag.seqno() > flushed);
+                walked.last = walked.last.max(entry.tag.seqno());
+                walked.widen(entry.key);
+            }
+            Ok(())
+        })?;
+        Ok(walked)
+    }
+
+    fn widen(&mut self, key: &[u8]) {
         match &mut self.bounds {
-            None => self.bounds = Some((found.key.to_vec(), found.key.to_vec())),
-            Some((least, _)) if *found.key < **least => *least = found.key.to_vec(),
-            Some((_, most)) if *found.key > **most => *most = found.key.to_vec(),
+            None => self.bounds = Some((key.to_vec(), key.to_vec())),
+            Some((least, _)) if *key < **least => *least = key.to_vec(),
+            Some((_, most)) if *key > **most => *most = key.to_vec(),
             Some(_) => {}
         }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Walked<'_>> {
-        let mut rest = &self.keys[..];
-        self.heads.iter().map(move |head| {
-            let (key, others) = rest.split_at(head.key_len);
-            rest = others;
-            Walked::of((head.at, head.tag, key), head.value)
-        })
-    }
-
-    /// The number of entries above `flushed`.
-    fn above(&self, flushed: SeqNo) -> u64 {
-        let heads = self.heads.iter();
-        heads.filter(|head| head.tag.seqno() > flushed).count() as u64
-    }
-
-    /// The memtable over `buffer` with these entries.
-    fn linked(&self, buffer: PmBuffer) -> Arc<Memtable> {
-        let nodes = self.iter().map(|found| Memtable::relinked_bytes(&found));
-        let bytes = list_bytes(buffer.capacity_bytes()).max(nodes.sum());
-        let memtable = Arc::new(Memtable::in_pm(buffer, bytes as usize));
-        for found in self.iter() {
-            memtable.relink(&found);
-        }
-        memtable
     }
 }
 
@@ -152,15 +136,15 @@ impl Recovery {
         let store = BufferStore::new(directory.clone(), buffer_bytes, committed);
         self.recovered.buffer_ids = found.named.iter().map(|named| named.id).collect();
         let (mut numbers, mut unused) = (0, Vec::new());
-        let flushed = self.flushed_most();
         for named in found.named {
-            let walked = walked(pool, &named, committed, &self.version)?;
-            numbers += walked.entries.above(flushed);
+            let walked = Walked::of(pool, &named, committed, &self.version)?;
+            numbers += walked.above;
             match recovered(pool, &named, walked, &self.version)? {
                 Some(buffer) => self.recovered.buffers.push(buffer),
                 None => unused.push(named),
             }
         }
+        let flushed = self.flushed_most();
         let expected = committed.0.saturating_sub(flushed.0);
         if self.version.holds_entries && numbers != expected {
             let expected =
@@ -247,8 +231,8 @@ impl Recovery {
             .as_ref()
             .and_then(|store| store.buffers())
         {
-            for RecoveredBuffer { memtable, .. } in &buffers {
-                store.count_list(memtable, memtable.dram_used_bytes() as u64, &self.tables);
+            for buffer in &buffers {
+                store.count_list(&buffer.memtable, buffer.list_bytes, &self.tables);
             }
         }
         let list = |(i, id)| {
@@ -300,21 +284,22 @@ impl Recovery {
         }
         let named = directory.named()?.into_iter().collect::<Result<Vec<_>>>()?;
         let mut copied = Vec::new();
-        let (mut numbers, flushed) = (0, self.flushed_most());
+        let mut numbers = 0;
         for named in &named {
-            let walked = walked(&pool, named, committed, &self.version)?;
-            numbers += walked.entries.above(flushed);
-            for found in walked.entries.iter() {
-                let value = named.read_value(&pool, &found)?;
-                if let Some(kind) = found.tag.kind() {
-                    copied.push((found.tag.seqno(), kind, found.key.to_vec(), value));
+            let walked = Walked::of(&pool, named, committed, &self.version)?;
+            numbers += walked.above;
+            walked.found.walk(&pool, |entry| {
+                let value = named.read_value(&pool, entry)?;
+                if let Some(kind) = entry.tag.kind() {
+                    copied.push((entry.tag.seqno(), kind, entry.key.to_vec(), value));
                 }
-            }
+                Ok(())
+            })?;
         }
         // What was flushed since the manifest was read is in none of its tables.
         let now = manifest::read(self.files.dir(), &self.counters)?;
         let is_same = now.is_some_and(|(_, now)| now.flushed == self.version.flushed);
-        let is_whole = numbers == committed.0.saturating_sub(flushed.0);
+        let is_whole = numbers == committed.0.saturating_sub(self.flushed_most().0);
         if !is_same || (self.version.holds_entries && !is_whole) {
             return Err(Error::changed(self.files.path().display()));
         }
@@ -350,48 +335,26 @@ fn copied_memtable(copied: &[Copied]) -> Option<Arc<Memtable>> {
     (!copied.is_empty()).then_some(memtable)
 }
 
-struct WalkedBuffer {
-    entries: Entries,
-    end: u64,
-}
-
-/// Walks a buffer up to the committed number.
-fn walked(
-    pool: &Pool,
-    named: &NamedBuffer,
-    committed: SeqNo,
-    version: &Version,
-) -> Result<WalkedBuffer> {
-    let mut entries = Entries::default();
-    let end = walk(pool, named, 0, committed, |found| {
-        if found.tag.seqno() > version.flushed_of(found.key) {
-            entries.add(&found);
-        }
-        Ok(())
-    })?;
-    Ok(WalkedBuffer { entries, end })
-}
-
 /// The buffer with the entries that were walked; `None` if there are none.
 fn recovered(
     pool: &Arc<Pool>,
     named: &NamedBuffer,
-    walked: WalkedBuffer,
+    walked: Walked,
     version: &Version,
 ) -> Result<Option<RecoveredBuffer>> {
-    let WalkedBuffer { entries, end } = walked;
-    let Some((least, most)) = &entries.bounds else {
+    let Some((least, most)) = &walked.bounds else {
         return Ok(None);
     };
     let layout = &version.layout;
     let parts = layout.part_of(least)..layout.part_of(most) + 1;
-    let buffer = PmBuffer::new(pool.clone(), named.id, named.line, named.extent, end)?;
-    let memtable = entries.linked(buffer);
+    let buffer = PmBuffer::new(pool.clone(), named.id, named.line, named.extent, walked.end)?;
+    let list_bytes = list_bytes(buffer.capacity_bytes());
     Ok(Some(RecoveredBuffer {
-        memtable,
+        list_bytes: walked.found.list_bytes(),
+        memtable: Arc::new(Memtable::with_found(buffer, walked.found, list_bytes)),
         parts,
-        last: entries.last,
-        end,
+        last: walked.last,
+        end: walked.end,
         is_final: named.is_final,
     }))
 }

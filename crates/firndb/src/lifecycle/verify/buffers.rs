@@ -49,6 +49,7 @@ impl Engine {
                     let buffer = memtable.pm_buffer();
                     buffer.is_some_and(|buffer| buffer.line() == damaged.line)
                 });
+                let its = its.filter(|(memtable, _)| memtable.link_found().is_ok());
                 let keys = its.and_then(|(memtable, end)| memtable.keys_within(&(0..*end)));
                 let error = damaged.error.clone();
                 found(Damage { error, keys })?;
@@ -113,6 +114,9 @@ impl Engine {
             return Ok(());
         };
         let pool = store.directory().pool();
+        if let Err(error) = memtable.link_found() {
+            return found(Damage { error, keys: None });
+        }
         let mut walk = Walk {
             memtable,
             named: NamedBuffer {
