@@ -7,6 +7,7 @@
 //! Sanders, Singler 2007). The filter is sized for more keys than it holds if bits are reserved for
 //! later appends (BlockDB, IV-D).
 
+use firn_base::sync::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
 const LINE_BYTES: usize = 64;
@@ -90,6 +91,55 @@ impl Filter {
     }
 }
 
+/// A [`Filter`] that takes keys while others look into it.
+#[derive(Debug)]
+pub struct SharedFilter {
+    words: Box<[AtomicU64]>,
+}
+
+impl SharedFilter {
+    const LINE_WORDS: usize = LINE_BYTES / 8;
+
+    /// An empty filter of `bytes`, in whole lines.
+    pub fn with_bytes(bytes: usize) -> SharedFilter {
+        let words = bytes.div_ceil(LINE_BYTES).max(1) * Self::LINE_WORDS;
+        SharedFilter {
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
+    /// Adds a key by its [`hash`]. Whoever learns of the key after that finds it here.
+    #[inline]
+    pub fn insert(&self, hash: u64) {
+        let line = self.line(hash);
+        for bit in probes(hash) {
+            let (word, bit) = (&line[bit / 64], 1 << (bit % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// True if the key with this [`hash`] may have been added.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let line = self.line(hash);
+        probes(hash).all(|bit| line[bit / 64].load(Ordering::Relaxed) & (1 << (bit % 64)) != 0)
+    }
+
+    #[inline]
+    fn line(&self, hash: u64) -> &[AtomicU64] {
+        let lines = (self.words.len() / Self::LINE_WORDS) as u64;
+        let at = (((hash >> 32) * lines) >> 32) as usize * Self::LINE_WORDS;
+        &self.words[at..at + Self::LINE_WORDS]
+    }
+}
+
 /// The hashes of a table's keys while it is written. In chunks, because a single vector would be in
 /// memory twice each time it grows.
 #[derive(Debug, Default)]
@@ -162,6 +212,20 @@ mod tests {
         assert!(copy.may_contain(hash(&5u64.to_be_bytes())));
         assert!(Filter::from_bytes(&[0; 63]).is_none());
         assert!(Filter::with_capacity(10, 0).may_contain(1));
+    }
+
+    #[test]
+    fn a_shared_filter_has_all_keys_that_were_added() {
+        let filter = SharedFilter::with_bytes(10_000 * 10 / 8);
+        for i in 0..10_000u64 {
+            filter.insert(hash(&i.to_be_bytes()));
+            assert!(filter.may_contain(hash(&(i / 2).to_be_bytes())));
+        }
+        let wrong = (10_000..110_000u64)
+            .filter(|i| filter.may_contain(hash(&i.to_be_bytes())))
+            .count();
+        assert!(wrong < 2_000, "{wrong} of 100,000 absent keys pass");
+        assert_eq!(SharedFilter::with_bytes(0).bytes(), LINE_BYTES);
     }
 
     #[test]

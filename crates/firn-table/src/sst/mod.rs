@@ -31,7 +31,7 @@ pub use block_reader::{BlockGot, BlockReader, BlockStep, PendingRead};
 pub use blocks_iter::BlocksIter;
 pub use compress::Codec;
 pub use dirty::{Dirty, DirtyFinder};
-pub use filter::{Filter, hash};
+pub use filter::{Filter, SharedFilter, hash};
 pub use index::{BlockHandle, Index};
 pub use iter::{Access, SstIter};
 pub use layout::{FOOTER_BYTES, HEADER_BYTES, TableOwner};

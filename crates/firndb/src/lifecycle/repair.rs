@@ -299,13 +299,14 @@ impl Repair {
             .filter_map(|name| FileName::parse(name).number())
             .max();
         let next = next.max(others.map_or(FileId(0), FileId::next));
+        let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
+        let in_buffers = buffers::whole_through(pool.as_ref(), known.as_ref());
         let Inputs {
             tables,
             logs,
             all_logs,
-        } = own::inputs(&files, known.as_ref(), &own, &counters)?;
+        } = own::inputs(&files, (known.as_ref(), in_buffers), &own, &counters)?;
         let last_log = all_logs.last().copied().unwrap_or(FileId(0));
-        let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
         // Nor a number that only the manifest or the pool still has.
         let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| {
             PmLogBuffer::logs_named(pool, &files.uuid)

@@ -62,9 +62,13 @@ mod tests {
             let tag = Tag::new(SeqNo(seqno), Kind::Put);
             Walked::of((at, tag, key), (5, 0))
         };
-        memtable.link_one(&found(0, 3, b"a"));
-        memtable.link_one(&found(32, 4, b"b"));
-        memtable.link_one(&found(64, 5, b"c"));
+        let link = |found: &Walked<'_>| {
+            let space = memtable.list.arena.reserve(256).unwrap();
+            memtable.link_one((&space, space.start), found);
+        };
+        link(&found(0, 3, b"a"));
+        link(&found(32, 4, b"b"));
+        link(&found(64, 5, b"c"));
         assert_eq!(memtable.has_linked(&found(32, 4, b"b")), Ok(true));
         assert_eq!(memtable.has_linked(&found(32, 5, b"b")), Ok(false));
         assert_eq!(memtable.has_linked(&found(32, 4, b"bb")), Ok(false));

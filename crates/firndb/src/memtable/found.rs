@@ -1,6 +1,7 @@
 //! The entries of a buffer in persistent memory that an open found. They are in the list of their
 //! memtable once something looks into it, so an open need not wait for all lists.
 
+use super::arena::Space;
 use super::pm::{PmPlace, Walked};
 use super::run::{Home, Memtable};
 use super::skiplist::{height, node_bytes};
@@ -8,6 +9,7 @@ use firn_base::sync::{AtomicBool, Mutex, Ordering};
 use firn_base::{Result, SeqNo};
 use firn_pm::Pool;
 use firn_table::pm_buffer::{NamedBuffer, PmBuffer, entry_bytes, walk};
+use firn_table::sst::{SharedFilter, hash};
 use std::ops::Range;
 
 /// Entries that a walk of a buffer found.
@@ -20,6 +22,7 @@ pub(crate) struct Found {
     entries: u64,
     /// Bytes that they take in a list.
     list_bytes: u64,
+    filter: SharedFilter,
 }
 
 impl Found {
@@ -31,6 +34,7 @@ impl Found {
             ranges: Vec::new(),
             entries: 0,
             list_bytes: 0,
+            filter: PmPlace::filter_for(named.extent.len),
         }
     }
 
@@ -44,11 +48,12 @@ impl Found {
         }
         self.entries += 1;
         self.list_bytes += list_bytes(entry);
+        self.filter.insert(hash(entry.key));
     }
 
-    /// Bytes that the entries take in a list.
+    /// Bytes that the entries take in a list with its filter.
     pub(crate) fn list_bytes(&self) -> u64 {
-        self.list_bytes
+        self.list_bytes + self.filter.bytes() as u64
     }
 
     /// Calls `each` with the entries, in their order in the buffer.
@@ -84,11 +89,18 @@ fn list_bytes(entry: &Walked<'_>) -> u64 {
 pub(super) struct Unlinked {
     is_none: AtomicBool,
     /// The error if linking them failed.
-    found: Mutex<Result<Option<Box<Found>>>>,
+    found: Mutex<Result<Option<Box<ToLink>>>>,
+}
+
+/// The entries that an open found, and the space of the list that is kept for them.
+#[derive(Debug)]
+pub(super) struct ToLink {
+    found: Found,
+    space: Space,
 }
 
 impl Unlinked {
-    pub(super) fn of(found: Option<Box<Found>>) -> Unlinked {
+    pub(super) fn of(found: Option<Box<ToLink>>) -> Unlinked {
         Unlinked {
             is_none: AtomicBool::new(found.is_none()),
             found: Mutex::new(Ok(found)),
@@ -105,12 +117,17 @@ impl Unlinked {
 impl Memtable {
     /// A memtable over `buffer` with the entries that an open found there, and with `list_bytes`
     /// for its list, or more.
-    pub(crate) fn with_found(buffer: PmBuffer, found: Found, list_bytes: u64) -> Memtable {
+    pub(crate) fn with_found(buffer: PmBuffer, mut found: Found, list_bytes: u64) -> Memtable {
         let list_bytes = found.list_bytes.max(list_bytes) as usize;
         let mut memtable = Memtable::in_pm(buffer, list_bytes);
+        // Before writes that may come first.
+        let Some(space) = memtable.list.arena.reserve(found.list_bytes as usize) else {
+            unreachable!("the list has room for what was found");
+        };
         if let Home::Pm(place) = &mut memtable.home {
             place.count(found.entries);
-            place.unlinked = Unlinked::of(Some(Box::new(found)));
+            std::mem::swap(&mut place.filter, &mut found.filter);
+            place.unlinked = Unlinked::of(Some(Box::new(ToLink { found, space })));
         }
         memtable
     }
@@ -143,8 +160,9 @@ impl Memtable {
             Err(error) => return Err(error.clone()),
         };
         let Some(found) = found else { return Ok(()) };
-        let linked = found.walk(place.buffer.pool(), |entry| {
-            self.link_one(entry);
+        let (space, mut at) = (&found.space, found.space.start);
+        let linked = found.found.walk(place.buffer.pool(), |entry| {
+            at = self.link_one((space, at), entry);
             Ok(())
         });
         if let Err(error) = &linked {
@@ -155,16 +173,14 @@ impl Memtable {
         Ok(())
     }
 
-    /// Links an entry. REQUIRES: the list has room.
-    pub(super) fn link_one(&self, entry: &Walked<'_>) {
+    /// Links an entry, at this place of a reserved space. Returns the place behind it.
+    pub(super) fn link_one(&self, (space, at): (&Space, u32), entry: &Walked<'_>) -> u32 {
         let height = height(entry.tag.seqno().0, 0);
-        let Some(space) = self.list.arena.reserve(list_bytes(entry) as usize) else {
-            unreachable!("the list was made for all entries of the buffer");
-        };
         let node = (entry.tag.kind_byte(), entry.key, entry.value_len as usize);
-        let node = self.list.fill_key(&space, space.start, height, node);
-        self.list.set_log_offset(&space, node, entry.at);
+        let node = self.list.fill_key(space, at, height, node);
+        self.list.set_log_offset(space, node, entry.at);
         self.list.link(node.at, entry.tag);
+        self.list.end(node)
     }
 }
 
@@ -223,13 +239,15 @@ mod tests {
         let (buffer, found) = found();
         let memtable = Arc::new(Memtable::with_found(buffer, found, 0));
         assert_eq!(memtable.entries(), KEYS / 2);
-        assert_eq!(memtable.dram_used_bytes(), Memtable::EMPTY_BYTES);
+        // None is needed to tell that a key is not there.
+        let other = memtable.find(b"other", hash(b"other"), SeqNo::MAX);
+        assert!(other.unwrap().is_none());
+        assert_eq!(memtable.linked_up_to(SeqNo::MAX), 0);
         for i in 0..KEYS {
-            let value = memtable.find(&key(i), SeqNo::MAX).unwrap();
+            let value = memtable.find(&key(i), hash(&key(i)), SeqNo::MAX).unwrap();
             assert_eq!(value.is_some(), i % 2 == 1, "{i}");
         }
         assert_eq!(memtable.linked_up_to(SeqNo::MAX), KEYS / 2);
-        assert!(memtable.dram_used_bytes() > Memtable::EMPTY_BYTES);
     }
 
     #[test]
@@ -239,7 +257,9 @@ mod tests {
         found.ranges.push(end..end + 64);
         let memtable = Arc::new(Memtable::with_found(buffer, found, 0));
         for _ in 0..3 {
-            let refused = memtable.find(&key(1), SeqNo::MAX).unwrap_err();
+            let refused = memtable
+                .find(&key(1), hash(&key(1)), SeqNo::MAX)
+                .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
         }
     }

@@ -18,6 +18,7 @@ use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_pm::{Fenced, Flushed};
 use firn_table::pm_btree::{HOT_LOG, ValueAddress};
 use firn_table::pm_buffer::{PmBuffer, StagedEntries, entry_bytes};
+use firn_table::sst::hash;
 use firn_table::{Pin, Value};
 use std::sync::Arc;
 
@@ -237,6 +238,7 @@ impl Memtable {
             let height = height(seed, count);
             let node = (entry.kind as u8, entry.key, entry.value.len());
             at = self.list.end(self.list.fill_key(&space, at, height, node));
+            place.filter.insert(hash(entry.key));
             staged.add(entry.kind, entry.key, entry.value);
             count += 1;
         }
@@ -277,7 +279,14 @@ impl Memtable {
 
     /// Bytes of DRAM in use.
     pub(crate) fn dram_used_bytes(&self) -> usize {
-        self.list.arena.used()
+        self.list.arena.used() + self.filter_bytes()
+    }
+
+    fn filter_bytes(&self) -> usize {
+        match &self.home {
+            Home::Pm(place) => place.filter.bytes(),
+            Home::Arena | Home::Nowhere => 0,
+        }
     }
 
     /// True if there is room for `bytes` in persistent memory and `list` in the list.
@@ -303,7 +312,7 @@ impl Memtable {
 
     /// Bytes of DRAM taken.
     pub(crate) fn dram_bytes(&self) -> usize {
-        self.list.arena.capacity()
+        self.list.arena.capacity() + self.filter_bytes()
     }
 
     /// Declares that nothing above `last` will be linked here.
@@ -371,12 +380,23 @@ impl Memtable {
         }
     }
 
-    /// As [`Memtable::get`], of a memtable that may be in persistent memory.
+    /// As [`Memtable::get`], of a memtable that may be in persistent memory. `hash` is that of the
+    /// key.
     ///
     /// # Errors
     /// `Corruption` if the value is damaged there.
-    pub(crate) fn find(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
-        self.link_found()?;
+    pub(crate) fn find(
+        self: &Arc<Self>,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+    ) -> Result<Option<(Tag, Value)>> {
+        match &self.home {
+            Home::Pm(place) if !place.filter.may_contain(hash) => return Ok(None),
+            Home::Pm(_) => self.link_found()?,
+            Home::Nowhere => return Ok(None),
+            Home::Arena => {}
+        }
         let node = self.list.seek(key, Tag::seek(seqno));
         let Some(node) = node.filter(|&node| self.list.key(node) == key) else {
             return Ok(None);

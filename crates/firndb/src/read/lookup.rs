@@ -164,8 +164,9 @@ pub(super) fn look_in_part(
     key: &[u8],
     seqno: SeqNo,
 ) -> firn_base::Result<Option<(Layer, Tag, Value)>> {
+    let hash = hash(key);
     for memtable in &state.unflushed(key).memtables {
-        if let Some((tag, value)) = memtable.find(key, seqno)? {
+        if let Some((tag, value)) = memtable.find(key, hash, seqno)? {
             return Ok(Some((Layer::Memtables, tag, value)));
         }
     }

@@ -14,7 +14,7 @@ use crate::manifest::Version;
 use crate::memtable::{Entry, Walked};
 use firn_base::{ErrorKind, FileId, Result, SeqNo};
 use firn_pm::{Owner, Pool};
-use firn_table::pm_buffer::{BufferDirectory, NamedBuffer, salvage};
+use firn_table::pm_buffer::{BufferDirectory, NamedBuffer, salvage, walk};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -80,6 +80,25 @@ pub(super) fn next_id(
         (Some(_), Some(ids)) => Ok(ids.into_iter().fold(next, |next, id| next.max(id.next()))),
         _ => Ok(unknown),
     }
+}
+
+/// The last number in the write buffers of `pool`, if they have all numbers that are in no table
+/// that `known` names. A table of a flush or a repair that was not recorded has nothing else then.
+pub(super) fn whole_through(pool: Option<&Arc<Pool>>, known: Option<&Version>) -> Option<SeqNo> {
+    let (pool, known) = (pool?, known.filter(|known| known.holds_entries)?);
+    let directory = BufferDirectory::find(pool).ok()??;
+    let committed = directory.committed().ok()?;
+    let flushed = known.flushed.values().max().copied().unwrap_or_default();
+    let mut above = 0;
+    for line in directory.salvage_lines().ok()? {
+        let walked = walk(pool, &line.ok()?, 0, committed, |entry| {
+            let seqno = entry.tag.seqno();
+            above += u64::from(seqno > flushed && seqno > known.flushed_of(entry.key));
+            Ok(())
+        });
+        walked.ok()?;
+    }
+    (above == committed.0.saturating_sub(flushed.0)).then_some(committed)
 }
 
 impl Repair {

@@ -26,10 +26,11 @@ pub(super) struct Inputs {
 }
 
 /// The inputs among the `own` files: those that the manifest names and newer ones, or all if the
-/// manifest is lost or lacks records.
+/// manifest is lost or lacks records. `in_buffers` is the last number up to which all entries are
+/// in tables that it names or in write buffers in a pool, if they are.
 pub(super) fn inputs(
     files: &Files,
-    known: Option<&Version>,
+    (known, in_buffers): (Option<&Version>, Option<SeqNo>),
     own: &[FileName],
     counters: &Arc<IoCounters>,
 ) -> Result<Inputs> {
@@ -66,7 +67,10 @@ pub(super) fn inputs(
         None => (BTreeMap::new(), all_logs.clone()),
     };
     let lacks_records = match known {
-        Some(known) => lost_records(files, known, own, counters)?,
+        Some(known) => {
+            let last = in_buffers.unwrap_or_default().max(known.last_seqno);
+            lost_records(files, (known, last), own, counters)?
+        }
         None => true,
     };
     if lacks_records {
@@ -128,10 +132,10 @@ fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
 }
 
 /// True if `known` lacks records: a table that it names is missing, or one that it does not name
-/// has newer entries which cannot be in a log (`lifecycle/open/unnamed.rs`).
+/// has entries above number `last` which cannot be in a log (`lifecycle/open/unnamed.rs`).
 fn lost_records(
     files: &Files,
-    known: &Version,
+    (known, last): (&Version, SeqNo),
     own: &[FileName],
     counters: &Arc<IoCounters>,
 ) -> Result<bool> {
@@ -158,7 +162,7 @@ fn lost_records(
         let log_id = TableOwner::decode(&head, id).map_or(FileId(0), |owner| owner.log_id);
         let may_be_in_log =
             log_id > FileId(0) && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
-        if newest > known.last_seqno && !may_be_in_log {
+        if newest > last && !may_be_in_log {
             return Ok(true);
         }
     }
