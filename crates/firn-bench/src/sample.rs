@@ -74,6 +74,10 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             log_bytes: Some(3 << 20),
             index_bytes: Some(2 << 20),
             pm_table_bytes: Some(6 << 20),
+            pm_bytes: [("if_tree", 3 << 20), ("write_buffer", 5 << 20)]
+                .map(|(owner, bytes)| (owner.to_owned(), bytes))
+                .into(),
+            pm_search_lines: Some(90_000),
             space_bytes: 80 << 20,
             opening: Some(Opening {
                 close_seconds: 0.25,

@@ -578,7 +578,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
             .contains("fig18")
     );
     for (arguments, code, word) in [
-        (&["pmdb"][..], 3, "block, lab, tlsm, blade"),
+        (&["matrixkv"][..], 3, "block, lab, tlsm, blade, pmdb"),
         (
             &[
                 "tlsm",

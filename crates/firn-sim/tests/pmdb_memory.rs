@@ -239,7 +239,10 @@ fn pmdb_12_a_batch_gets_the_room_of_trees() {
     for round in 0..5_u32 {
         let mut batch = WriteBatch::new();
         for at in 0..20_u32 {
-            let (key, value) = (format!("large {at}").into_bytes(), vec![round as u8; 4 << 10]);
+            let (key, value) = (
+                format!("large {at}").into_bytes(),
+                vec![round as u8; 4 << 10],
+            );
             batch.put(&key, &value);
             rig.model.insert(key, value);
         }
