@@ -20,6 +20,8 @@ const THETA: f64 = 0.99;
 const TABLE_BYTES: u64 = 2 * MB;
 const CACHE_BYTES: u64 = 8 * MB;
 const MEMORY_BYTES: u64 = 64 * MB;
+/// The largest block of the engine, in KiB. The paper has one of 64.
+const BLOCK_KIB_MAX: u64 = 32;
 /// The least persistent memory at any scale.
 const PM_BYTES_MIN: u64 = 32 * MB;
 /// The least records of a scan or mix for each operation, because a scan takes long.
@@ -230,13 +232,13 @@ pub(super) fn block_sizes(shape: &Shape) -> Result<Vec<Variant>> {
         let run = Run::new(name, &PUT_GET, RECORDS_PER_GET);
         run.beside(blocks(kib), "4-KiB", blocks(4))
     };
-    all(shape, [16, 64].map(of))
+    all(shape, [16, BLOCK_KIB_MAX].map(of))
 }
 
 /// Inserts with partitions and with one, whose buffers are as large as fit.
 pub(super) fn one_partition(shape: &Shape) -> Result<Vec<Variant>> {
-    // One buffer fills while another is flushed, and trees need a quarter at most.
-    let buffer = pm_bytes(shape, PM_PERCENT) / 8 * 3;
+    // The engine wants room for two of them in half of it.
+    let buffer = pm_bytes(shape, PM_PERCENT) / 4 / MB * MB;
     // The limits allow a second partition at a size that none reaches.
     let one = vec![
         option("partitions_max", 2),
