@@ -55,6 +55,13 @@ pub struct Counters {
     /// Bytes of persistent memory that tables take; `None` if the engine does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pm_table_bytes: Option<u64>,
+    /// Bytes of persistent memory in use now, by owner. Empty if the engine does not report them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pm_bytes: BTreeMap<String, u64>,
+    /// Cache lines of persistent memory that searches of gets read in tables or trees, write
+    /// buffers excluded; `None` if the engine does not report them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pm_search_lines: Option<u64>,
     /// Bytes of storage in use, as counted by the file system.
     pub space_bytes: u64,
     /// The reopening after a workload, if the workload has one. Set by the benchmark, not by the
@@ -136,6 +143,17 @@ impl Counters {
         of.map(|traffic| traffic.written_bytes).sum()
     }
 
+    /// Totals of `amount` over the traffic of `medium`; `None` if the engine does not count it, or
+    /// not apart from that of another medium.
+    pub fn total_of(&self, medium: &str, amount: impl Fn(&Traffic) -> u64) -> Option<u64> {
+        let is_mixed = |t: &Traffic| !["ssd", "pm"].contains(&&*t.medium) && amount(t) > 0;
+        if self.traffic.is_empty() || self.traffic.iter().any(is_mixed) {
+            return None;
+        }
+        let of = self.traffic.iter().filter(|t| t.medium == medium);
+        Some(of.map(&amount).sum())
+    }
+
     /// The share, 0 to 1, of the keys found by gets that a layer in `layers` had; `None` if nothing
     /// was found or the engine does not report it.
     pub fn hit_share(&self, layers: &[&str]) -> Option<f64> {
@@ -189,6 +207,10 @@ impl Counters {
             log_bytes: self.log_bytes,
             index_bytes: self.index_bytes,
             pm_table_bytes: self.pm_table_bytes,
+            pm_bytes: self.pm_bytes.clone(),
+            pm_search_lines: self
+                .pm_search_lines
+                .map(|now| now.saturating_sub(before.pm_search_lines.unwrap_or(0))),
             space_bytes: self.space_bytes,
             opening: None,
         }

@@ -6,8 +6,8 @@ use firn_base::{Error, Result};
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{
     Arrangement, BladeModels, BladeTuning, BlockTuning, Codec, Concurrency, Db, GrainLimits,
-    LabTuning, Limits, LogPlacement, Options, PmdbTuning, Profile, Tiering, TlsmBuild, TlsmTuning,
-    TlsmVictim,
+    LabTuning, Limits, LogPlacement, Options, PmdbTuning, Profile, Seeks, Tiering, TlsmBuild,
+    TlsmTuning, TlsmVictim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub use store::FirnStore;
 pub struct Firn(Profile);
 
 /// Options that only FirnDB has.
-const EXTRA: [&str; 54] = [
+const EXTRA: [&str; 58] = [
     "background_workers",
     "compaction_concurrency",
     "compaction_io_depth",
@@ -37,6 +37,8 @@ const EXTRA: [&str; 54] = [
     "level0_trigger",
     "level0_slow",
     "level0_stop",
+    "partitions_max",
+    "partition_bytes",
     "pm_bytes",
     "pm_read_ns",
     "pm_write_ns",
@@ -76,6 +78,8 @@ const EXTRA: [&str; 54] = [
     "pmdb_range_tables",
     "pmdb_table_bytes",
     "pmdb_buffer_bytes",
+    "pmdb_invalid_share",
+    "pmdb_seeks",
 ];
 
 /// The pool of an engine, if it has one: 0 bytes are none.
@@ -108,6 +112,12 @@ fn limits(setup: &Setup, mut limits: Limits) -> Result<Limits> {
     limits.level0_rest = setup.extra("level0_rest")?.unwrap_or(limits.level0_rest);
     limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
     limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
+    limits.partitions_max = setup
+        .extra("partitions_max")?
+        .unwrap_or(limits.partitions_max);
+    limits.partition_bytes = setup
+        .extra("partition_bytes")?
+        .unwrap_or(limits.partition_bytes);
     limits.pm_log_buffer_bytes = setup
         .extra("pm_log_buffer_bytes")?
         .unwrap_or(limits.pm_log_buffer_bytes);
@@ -142,7 +152,8 @@ fn set_lab(setup: &Setup, lab: &mut LabTuning) -> Result<()> {
     Ok(())
 }
 
-/// Sets the parameters of profile `pmdb`.
+/// Sets the parameters of profile `pmdb`. Scans that have a range merged are `cost`, `off` or a
+/// number of them.
 fn set_pmdb(setup: &Setup, pmdb: &mut PmdbTuning) -> Result<()> {
     pmdb.max_io = setup.extra("pmdb_max_io")?.unwrap_or(pmdb.max_io);
     pmdb.range_tables = setup
@@ -150,6 +161,15 @@ fn set_pmdb(setup: &Setup, pmdb: &mut PmdbTuning) -> Result<()> {
         .unwrap_or(pmdb.range_tables);
     pmdb.table_bytes = setup.extra("pmdb_table_bytes")?.unwrap_or(pmdb.table_bytes);
     pmdb.buffer_bytes = setup.extra("pmdb_buffer_bytes")?.or(pmdb.buffer_bytes);
+    pmdb.invalid_share = setup
+        .extra("pmdb_invalid_share")?
+        .unwrap_or(pmdb.invalid_share);
+    pmdb.seeks = match setup.extra::<String>("pmdb_seeks")?.as_deref() {
+        None => pmdb.seeks,
+        Some("cost") => Seeks::Cost,
+        Some("off") => Seeks::Off,
+        Some(_) => setup.extra("pmdb_seeks")?.map_or(pmdb.seeks, Seeks::Count),
+    };
     Ok(())
 }
 

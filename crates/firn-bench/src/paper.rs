@@ -8,6 +8,7 @@ mod blade;
 mod block;
 mod figure;
 mod lab;
+mod pmdb;
 mod table;
 mod tlsm;
 
@@ -80,6 +81,8 @@ pub struct Variant {
     pub config: RunConfig,
     /// DRAM for each engine, in bytes.
     pub memory_bytes: u64,
+    /// Persistent memory for each engine, in bytes; `None` for that of the command line.
+    pub pm_bytes: Option<u64>,
     /// Options for both engines, under names shared by all engines.
     pub options: Vec<(&'static str, String)>,
     /// Options for FirnDB's profiles only, on either side.
@@ -151,7 +154,13 @@ pub struct PaperRow {
 
 impl Paper {
     /// All papers.
-    pub const ALL: [&'static Paper; 4] = [&block::PAPER, &lab::PAPER, &tlsm::PAPER, &blade::PAPER];
+    pub const ALL: [&'static Paper; 5] = [
+        &block::PAPER,
+        &lab::PAPER,
+        &tlsm::PAPER,
+        &blade::PAPER,
+        &pmdb::PAPER,
+    ];
 
     /// The paper named `name`.
     ///
@@ -178,10 +187,18 @@ impl Variant {
     /// [`firn_base::ErrorKind::Invalid`] if its settings cannot be serialized.
     pub fn run_name(&self) -> Result<String> {
         let options = (&self.options, &self.firn, &self.own);
-        let sides = (options, self.place, &self.against);
+        let sides = (options, self.pm_bytes, self.place, &self.against);
         let run = serde_json::to_vec(&(&self.config, self.memory_bytes, sides));
         let run = run.map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
         Ok(format!("{:08x}", crc32c(&run)))
+    }
+
+    /// True if it cannot be run without persistent memory on both sides, or on one.
+    pub fn needs_pm(&self, pair: [&str; 2], design: &str) -> bool {
+        let sides = self.sides(pair, design);
+        let mut options = sides.iter().flat_map(|(_, options)| options);
+        let is_told = self.pm_bytes.is_some() || options.any(|(name, _)| *name == "pm_bytes");
+        is_told || self.place == Place::Pm
     }
 
     /// The engines to run: the side that is compared with, if there is one, and `engine` of

@@ -19,6 +19,13 @@ use std::collections::BTreeMap;
 /// Text that must never appear unescaped on a page.
 pub(crate) const HOSTILE: &str = "<script>alert('1')</script>&\"";
 
+fn pm_bytes() -> BTreeMap<String, u64> {
+    let owners = [("if_tree", 3 << 20), ("write_buffer", 5 << 20)];
+    owners
+        .map(|(owner, bytes)| (owner.to_owned(), bytes))
+        .into()
+}
+
 fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
     let mut latencies = Latencies::new().unwrap();
     (1..=5000u64).for_each(|step| latencies.record(step * step * (1e9 / rate) as u64 / 1000));
@@ -74,6 +81,8 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             log_bytes: Some(3 << 20),
             index_bytes: Some(2 << 20),
             pm_table_bytes: Some(6 << 20),
+            pm_bytes: pm_bytes(),
+            pm_search_lines: Some(90_000),
             space_bytes: 80 << 20,
             opening: Some(Opening {
                 close_seconds: 0.25,

@@ -321,6 +321,20 @@ const ROWS: &[Row] = &[
         YCSB_SCAN,
     ),
     (
+        "scan8",
+        "uniform scans of 8",
+        &[(Action::Scan, 100)],
+        Reach::Uniform,
+        (8, 8),
+    ),
+    (
+        "scan64",
+        "uniform scans of 64",
+        &[(Action::Scan, 100)],
+        Reach::Uniform,
+        (64, 64),
+    ),
+    (
         "scan100",
         "uniform scans of 100",
         &[(Action::Scan, 100)],

@@ -578,7 +578,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
             .contains("fig18")
     );
     for (arguments, code, word) in [
-        (&["pmdb"][..], 3, "block, lab, tlsm, blade"),
+        (&["matrixkv"][..], 3, "block, lab, tlsm, blade, pmdb"),
         (
             &[
                 "tlsm",
@@ -645,6 +645,34 @@ fn a_design_is_compared_with_itself_and_tables_with_each_other() {
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn an_experiment_has_its_own_size_of_persistent_memory() {
+    let firn = Firn::new();
+    let pmdb = |rest: &[&str]| {
+        let mut command = firn.command("bench");
+        let command = command.args(["paper", "pmdb", "--scale", "10000", "--dir", "."]);
+        firn.try_command(command.args(rest))
+    };
+    let place = ["--pm-dir", "pm", "--pm-bytes", "1M", "--json"];
+    let chosen = ["--experiments", "parts,fig11b,max_io-scan8"];
+    let ran = pmdb(&[&place[..], &chosen[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let rows = json(&ran)["rows"].as_array().cloned().expect("rows");
+    assert_eq!(rows.len(), 1 + 2 + 2);
+    for row in &rows {
+        assert!(row["ratio"]["median"].as_f64() > Some(0.0), "{row}");
+    }
+    let both = ["--experiments", "fig8c", "--baseline", "firn:classic"];
+    let ran = pmdb(&[&place[..], &both[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let rows = json(&ran)["rows"].as_array().cloned().expect("rows");
+    let read = rows[0]["ours"]["median"].as_f64();
+    assert!(read > Some(0.0), "{}", rows[0]);
+    let ran = pmdb(&both);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("--pm-dir"), "{}", ran.stderr);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::counters::{CompactionIo, Counters, Traffic};
 use crate::machine::directory_bytes;
 use crate::store::{Change, OpeningStep, Store};
 use firn_base::Result;
-use firndb::{BladeStats, Db, Durability, ReadOptions, WriteBatch, WriteOptions};
+use firndb::{BladeStats, Db, DesignStats, Durability, ReadOptions, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -32,6 +32,14 @@ fn job_bytes(blade: &BladeStats) -> BTreeMap<String, u64> {
         ("major", blade.major_bytes),
     ];
     jobs.map(|(job, bytes)| (job.to_owned(), bytes)).into()
+}
+
+/// Cache lines that searches of gets read in tables or trees in persistent memory.
+fn pm_search_lines(design: &DesignStats) -> Option<u64> {
+    let trees = design.pmdb.as_ref().and_then(|pmdb| pmdb.trees.as_ref());
+    let lists = design.tlsm.as_ref().map(|tlsm| tlsm.searches.lines);
+    let tables = design.blade.as_ref().map(|blade| blade.search_lines);
+    trees.map(|trees| trees.lines).or(lists).or(tables)
 }
 
 impl Store for FirnStore {
@@ -166,6 +174,10 @@ impl Store for FirnStore {
             log_bytes: stats.design.lab.as_ref().map(|lab| lab.log_file_bytes),
             index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
             pm_table_bytes: stats.design.blade.as_ref().map(|blade| blade.used_bytes),
+            pm_bytes: (stats.pm.iter())
+                .map(|owner| (owner.owner.clone(), owner.live_bytes))
+                .collect(),
+            pm_search_lines: pm_search_lines(&stats.design),
             space_bytes: directory_bytes(&self.directory),
             opening: None,
         }

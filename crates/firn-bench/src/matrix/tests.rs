@@ -12,13 +12,14 @@ use std::path::Path;
 
 /// Fields whose keys are names of engines, options or kinds of operations, which are not part of
 /// the schema.
-const MAPS: [&str; 9] = [
+const MAPS: [&str; 10] = [
     "settings",
     "extra",
     "latency_by_sort",
     "grains",
     "job_bytes",
     "hits",
+    "pm_bytes",
     "reopened_with[]",
     "geomean_ratio",
     "geomean_spread",

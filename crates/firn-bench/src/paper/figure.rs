@@ -1,8 +1,12 @@
 //! The figures that experiments compare.
 
+mod medium;
+
 use crate::cell::Cell;
 use crate::latency::Percentiles;
 use crate::report::{Counted, PhaseReport};
+
+pub(super) use medium::MediumFigure;
 
 /// A figure measured in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub enum Figure {
     MicrosPerOperation,
     /// Mean latency of an insert of the load in microseconds; less is better.
     LoadMicros,
+    /// Inserts of the load per second; more is better.
+    LoadOperationsPerSecond,
     /// Seconds in inserts of the load that took longer than 0.5 ms, by the histogram of their
     /// latencies, because not every engine counts its stalls; less is better.
     StallSeconds,
@@ -83,6 +89,8 @@ pub enum Figure {
     DeviceIdle,
     /// Mean duration in microseconds of a read or write of a compaction; less is better.
     IoMicros,
+    /// Traffic or space of one medium; less is better.
+    Medium(MediumFigure),
 }
 
 /// A kind of job of profile `blade` that writes tables.
@@ -162,6 +170,7 @@ impl Figure {
             Figure::SlowestSecond => "slowest second by the median one",
             Figure::MicrosPerOperation => "us/operation",
             Figure::LoadMicros => "us/insert",
+            Figure::LoadOperationsPerSecond => "inserts/s",
             Figure::StallSeconds => "seconds in inserts above 0.5 ms",
             Figure::CompactionBytes => "bytes written for tables, all media",
             Figure::TableSeconds(Depth::Zero) => "age of replaced tables of level 0 in s",
@@ -189,19 +198,22 @@ impl Figure {
             Figure::DeviceBusy => "share of time with I/O in flight",
             Figure::DeviceIdle => "share of time without I/O in flight",
             Figure::IoMicros => "us/read or write of compactions",
+            Figure::Medium(figure) => figure.name(),
         }
     }
 
     /// True if it is a figure of the load that the run begins with, so that a run can go on with
     /// another workload for another figure.
     pub fn is_of_load(self) -> bool {
-        matches!(
-            self,
+        match self {
             Figure::LoadMicros
-                | Figure::StallSeconds
-                | Figure::CompactionBytes
-                | Figure::TableSeconds(_)
-        )
+            | Figure::LoadOperationsPerSecond
+            | Figure::StallSeconds
+            | Figure::CompactionBytes
+            | Figure::TableSeconds(_) => true,
+            Figure::Medium(figure) => figure.is_of_load(),
+            _ => false,
+        }
     }
 
     /// The phase of `cell` that it is a figure of, if the cell completed all workloads.
@@ -224,7 +236,9 @@ impl Figure {
             Figure::SettledSeconds => phase.settled_seconds(),
             Figure::TableWriteAmplification => tables()? / phase.user_bytes.max(1) as f64,
             Figure::SpaceAmplification => phase.space_amplification(cell.config.loaded_bytes()),
-            Figure::OperationsPerSecond => phase.operations_per_second,
+            Figure::OperationsPerSecond | Figure::LoadOperationsPerSecond => {
+                phase.operations_per_second
+            }
             Figure::P999 => phase.latency.p99_9_us,
             Figure::WrittenBytes => phase.written_bytes_by(Counted::Kernel)? as f64,
             Figure::CacheMisses => phase.cache_misses_per_operation()?,
@@ -277,12 +291,10 @@ impl Figure {
             Figure::DeviceBusy => device_busy(phase)?,
             Figure::DeviceIdle => 1.0 - device_busy(phase)?,
             Figure::IoMicros => {
-                phase
-                    .engine
-                    .compaction_io
-                    .filter(|io| io.ended > 0)?
-                    .mean_us
+                let io = phase.engine.compaction_io;
+                io.filter(|io| io.ended > 0)?.mean_us
             }
+            Figure::Medium(figure) => figure.of(phase)?,
         })
         .filter(|figure| figure.is_finite())
     }

@@ -244,6 +244,7 @@ fn variant(
         name,
         config,
         memory_bytes,
+        pm_bytes: None,
         options,
         firn: Vec::new(),
         own: memory.options(),

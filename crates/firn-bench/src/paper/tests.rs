@@ -41,8 +41,8 @@ fn every_variant_can_be_run() {
             assert!(experiment.variants(&Shape { scale: 0, ..SHAPE }).is_err());
         }
     }
-    let error = Paper::named("pmdb").unwrap_err().to_string();
-    assert!(error.contains("block, lab, tlsm, blade"), "{error}");
+    let error = Paper::named("matrixkv").unwrap_err().to_string();
+    assert!(error.contains("block, lab, tlsm, blade, pmdb"), "{error}");
 }
 
 #[test]

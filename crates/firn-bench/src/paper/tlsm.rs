@@ -258,6 +258,7 @@ impl Run {
             name: self.name,
             config,
             memory_bytes: 4 * self.write_buffer_bytes + 64 * MB,
+            pm_bytes: None,
             options: vec![
                 ("write_buffer_bytes", text(self.write_buffer_bytes)),
                 ("filter_bits", text(0)),

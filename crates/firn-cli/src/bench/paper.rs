@@ -11,14 +11,14 @@ use crate::progress::BenchProgress;
 use clap::Args;
 use firn_bench::{
     Against, Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, Place as FilesPlace,
-    Setup, Shape, Side, TableExperiment, TableRun, Variant,
+    PmBudget, Setup, Shape, Side, TableExperiment, TableRun,
 };
 use firndb::Latency;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Args)]
 pub(super) struct Paper {
-    /// The paper: block, lab, tlsm or blade
+    /// The paper: block, lab, tlsm, blade or pmdb
     paper: String,
     /// Experiments by figure, separated by commas [default: all]. `--experiments help` lists them;
     /// `fig9` is all of `fig9a` to `fig9d`
@@ -34,7 +34,7 @@ pub(super) struct Paper {
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// Delays of emulated persistent memory for FirnDB, in nanoseconds for each line of 64 bytes
-    /// that is read and written
+    /// that is read and written. An experiment that varies them ignores it
     #[arg(long, value_name = "READ/WRITE")]
     pm_latency: Option<LineDelays>,
     #[command(flatten)]
@@ -112,12 +112,17 @@ impl Paper {
         for experiment in chosen.experiments {
             for variant in &experiment.variants(&shape)? {
                 let sides = variant.sides(pair, paper.engine);
+                let pm = setup.pm.clone().map(|pm| PmBudget {
+                    bytes: variant.pm_bytes.unwrap_or(pm.bytes),
+                    ..pm
+                });
                 let matrix = Matrix {
                     engines: sides.iter().map(|(name, _)| name.clone()).collect(),
                     rounds: self.place.rounds,
                     config: variant.config.clone(),
                     setup: Setup {
                         memory_bytes: variant.memory_bytes,
+                        pm,
                         ..setup.clone()
                     },
                     extra: sides.iter().flat_map(|side| self.extra(side)).collect(),
@@ -154,7 +159,8 @@ impl Paper {
             ]
         });
         let of = |(name, value): (&str, String)| (engine.clone(), name.to_owned(), value);
-        options.iter().cloned().chain(delays).map(of).collect()
+        // The last one counts.
+        delays.chain(options.iter().cloned()).map(of).collect()
     }
 
     fn chosen(&self, paper: &'static Evaluation) -> Outcome<Chosen> {
@@ -238,12 +244,11 @@ fn refuse_without_pm(
     design: &str,
 ) -> Outcome<()> {
     for experiment in chosen {
-        let needs_it = |variant: &Variant| {
-            let sides = variant.sides(pair, design);
-            let mut options = sides.iter().flat_map(|(_, options)| options);
-            variant.place == FilesPlace::Pm || options.any(|(name, _)| *name == "pm_bytes")
-        };
-        if experiment.variants(shape)?.iter().any(needs_it) {
+        let variants = experiment.variants(shape)?;
+        if variants
+            .iter()
+            .any(|variant| variant.needs_pm(pair, design))
+        {
             return Err(Failure::usage(format!(
                 "experiment {} needs persistent memory: name a directory on it with --pm-dir, and --pm-bytes",
                 experiment.id

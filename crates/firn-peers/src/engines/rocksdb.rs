@@ -396,6 +396,9 @@ impl Store for RocksDbStore {
             stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
             cache_misses: Some(ticker(Ticker::BlockCacheDataMiss)),
             compaction_seconds: levels.and_then(|text| compaction_seconds(&text)),
+            pm_bytes: (self.fast.iter())
+                .map(|fast| ("tables".to_owned(), directory_bytes(&fast.directory)))
+                .collect(),
             space_bytes: directory_bytes(&self.directory),
             ..Counters::default()
         }

@@ -103,6 +103,7 @@ fn on(shape: &Shape, name: String, config: RunConfig) -> Variant {
         name,
         config,
         memory_bytes: share_bytes.max(4 * write_buffer_bytes + 64 * MB),
+        pm_bytes: None,
         options: vec![("write_buffer_bytes", write_buffer_bytes.to_string())],
         firn: Vec::new(),
         own: Vec::new(),

@@ -1,0 +1,278 @@
+//! PMDB: "PMDB: A Range-Based Key-Value Store on Hybrid NVM-Storage Systems" (IEEE TC 2022),
+//! section 5.
+//!
+//! The paper's data: 50 GB of records with keys of 16 bytes and values of 128, 512 or 1,024, by one
+//! client, with persistent memory of 10 %. `--scale 25` has 16, 4 or 2 M records and 200 MB. Write
+//! buffers and tables stay 2 MiB, so a partition has the paper's structure and there are fewer of
+//! them. Both sides have the same persistent memory.
+
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use super::figure::{Figure, MediumFigure};
+use super::{Experiment, Paper};
+
+/// A difference common to all comparisons with the baseline.
+const BASELINE: &str = "RocksDB here, MatrixKV and SLM-DB there; persistent memory is DRAM without delays unless \
+                        `--pm-latency`";
+/// A difference common to experiments that read after inserts.
+const AT_REST: &str = "an engine comes to rest after inserts here, so few tables lie over a key";
+
+pub(super) static PAPER: Paper = Paper {
+    name: "pmdb",
+    title: "PMDB (IEEE TC 2022)",
+    engine: "firn:pmdb",
+    baseline: "rocksdb-pm",
+    experiments: &[
+        Experiment {
+            id: "fig7a",
+            title: "random inserts by value size: latency",
+            paper: "-50.14 to -54.89 % of MatrixKV, -48.74 to -61.63 % of SLM-DB",
+            differs: BASELINE,
+            figure: Figure::LoadMicros,
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig7b",
+            title: "random inserts by value size: rate",
+            paper: "2.02x to 2.28x MatrixKV, 1.92x to 2.61x SLM-DB",
+            differs: BASELINE,
+            figure: Figure::LoadOperationsPerSecond,
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig7c",
+            title: "random inserts by value size: bytes written to persistent memory",
+            paper: "128 B: +4.61 % of MatrixKV; -40.24, -9.92, -5.32 % of SLM-DB",
+            differs: "levels 0 and up of RocksDB are there, of MatrixKV only level 0",
+            figure: Figure::Medium(MediumFigure::LoadPmBytes),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig7c-index",
+            title: "random inserts by value size: bytes of indexes written to persistent memory",
+            paper: "128 B: -90.12 % of SLM-DB",
+            differs: "SLM-DB's tree over all keys is not here: no baseline has an index there",
+            figure: Figure::Medium(MediumFigure::LoadPmIndexBytes),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig7d",
+            title: "random inserts by value size: bytes written to the SSD",
+            paper: "-47.17 to -48.32 % of MatrixKV, -39.46 to -42.9 % of SLM-DB",
+            differs: "RocksDB's log is on the SSD and counts; the paper does not mention a log",
+            figure: Figure::Medium(MediumFigure::LoadSsdBytes),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig8a",
+            title: "random gets of a fifth of the keys by value size: latency",
+            paper: "-61.54 to -51.81 % of MatrixKV; 1 KiB: +11.13 % of SLM-DB",
+            differs: AT_REST,
+            figure: Figure::MicrosPerOperation,
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig8b",
+            title: "random gets of a fifth of the keys by value size: rate",
+            paper: "2.61x to 2.06x MatrixKV",
+            differs: AT_REST,
+            figure: Figure::OperationsPerSecond,
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig8c",
+            title: "random gets by value size: bytes read from persistent memory",
+            paper: "in reads: -29.03 to -74.24 % of SLM-DB; MatrixKV 31 to 61",
+            differs: "bytes here, because the size of a read is not said there; RocksDB does not count them apart",
+            figure: Figure::Medium(MediumFigure::PmReadBytes),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig8c-lines",
+            title: "random gets by value size: lines of persistent memory that searches read",
+            paper: "in reads: -29.03 to -74.24 % of SLM-DB; MatrixKV 31 to 61",
+            differs: "lines of 64 bytes here, those of write buffers left out",
+            figure: Figure::Medium(MediumFigure::PmLines),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig8d",
+            title: "random gets by value size: reads of the SSD",
+            paper: "1.03 to 1.05; MatrixKV 3.54 to 3.66, SLM-DB 0.97 to 0.99",
+            differs: "of RocksDB data blocks that missed its cache, in persistent memory too",
+            figure: Figure::Medium(MediumFigure::SsdReads),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig9a",
+            title: "range queries with 1, 8 and 64 entries: rate",
+            paper: "8: +16.82 % of SLM-DB; 64: +7.23 %, as MatrixKV",
+            differs: "a seek reads its entry here; an engine comes to rest before",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::scans,
+        },
+        Experiment {
+            id: "fig9b",
+            title: "range queries with 1, 8 and 64 entries: reads of the SSD",
+            paper: "a seek of SLM-DB 1; others in an image",
+            differs: "of RocksDB data blocks that missed its cache, in persistent memory too",
+            figure: Figure::Medium(MediumFigure::SsdReads),
+            variants: runs::scans,
+        },
+        Experiment {
+            id: "fig10a",
+            title: "puts, gets and scans of 8, 1 % of the keys hot, by the share of puts: rate",
+            paper: "1.16x to 1.54x SLM-DB, 1.51x to 1.62x MatrixKV",
+            differs: "shares but 0.2 are in an image; operations are an eighth of the records here",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::mixed_writes,
+        },
+        Experiment {
+            id: "fig10b",
+            title: "gets and scans of 8, 1 % of the keys hot, by the share of scans: rate",
+            paper: "0.2: 1.96x MatrixKV, as SLM-DB; 0.8: 1.61x and 1.21x",
+            differs: "a range is merged once scans have cost as much here, after three of them there",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::mixed_scans,
+        },
+        Experiment {
+            id: "rec",
+            title: "opening again after a load and updates of a quarter",
+            paper: "less than 1 s for all systems",
+            differs: "after a close, which keeps write buffers; RocksDB replays its log",
+            figure: Figure::OpeningSeconds,
+            variants: runs::recovery,
+        },
+        Experiment {
+            id: "space-ssd",
+            title: "inserts and gets: space on the SSD",
+            paper: "45.22 GB; MatrixKV 44.92, SLM-DB 45.31",
+            differs: "RocksDB's tables in persistent memory and FirnDB's write buffers are not in it",
+            figure: Figure::Medium(MediumFigure::SsdSpace),
+            variants: runs::space,
+        },
+        Experiment {
+            id: "space-pm",
+            title: "inserts and gets by value size: persistent memory in use",
+            paper: "indexes alone: see space-pm-index",
+            differs: "write buffers are in it",
+            figure: Figure::Medium(MediumFigure::PmSpace),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "space-pm-index",
+            title: "inserts and gets by value size: indexes in persistent memory",
+            paper: "512 B: 1.21 GB, SLM-DB 2.73, MatrixKV 0.08; 128 B: -88.31 % of SLM-DB",
+            differs: "a block has some 53 bytes here and 136 there",
+            figure: Figure::Medium(MediumFigure::PmIndexSpace),
+            variants: runs::values,
+        },
+        Experiment {
+            id: "fig11a",
+            title: "random inserts with slower persistent memory: rate",
+            paper: "500/900 ns: -9.53 % of 100/200; SLM-DB -16.2 %",
+            differs: "for each line of 64 bytes here; whether for a line or an access is not said there",
+            figure: Figure::LoadOperationsPerSecond,
+            variants: runs::latencies,
+        },
+        Experiment {
+            id: "fig11b",
+            title: "random gets with slower persistent memory: rate",
+            paper: "500/900 ns: -5.98 % of 100/200; SLM-DB -9.98 %",
+            differs: "for each line of 64 bytes here; whether for a line or an access is not said there",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::latencies,
+        },
+        Experiment {
+            id: "pm-put",
+            title: "random inserts with persistent memory of 5, 10 and 20 % of the data: rate",
+            paper: "2.23x MatrixKV, 2.56x SLM-DB; which size is not said",
+            differs: BASELINE,
+            figure: Figure::LoadOperationsPerSecond,
+            variants: runs::pm_sizes,
+        },
+        Experiment {
+            id: "pm-get",
+            title: "random gets with persistent memory of 5, 10 and 20 % of the data: rate",
+            paper: "comparable to SLM-DB; no figure",
+            differs: AT_REST,
+            figure: Figure::OperationsPerSecond,
+            variants: runs::pm_sizes,
+        },
+        Experiment {
+            id: "max_io-put",
+            title: "random inserts by max_io: rate",
+            paper: "10: 2.36x of 1; 20: 1.7x of 10",
+            differs: "tables over a key are counted here, tables added to a range there",
+            figure: Figure::LoadOperationsPerSecond,
+            variants: runs::max_io,
+        },
+        Experiment {
+            id: "max_io-get",
+            title: "random gets by max_io: rate",
+            paper: "20: -17.96 % of 10",
+            differs: AT_REST,
+            figure: Figure::OperationsPerSecond,
+            variants: runs::max_io,
+        },
+        Experiment {
+            id: "max_io-scan8",
+            title: "scans of 8 by max_io: rate",
+            paper: "10: -45.26 % of 1",
+            differs: AT_REST,
+            figure: Figure::OperationsPerSecond,
+            variants: runs::max_io_scans,
+        },
+        Experiment {
+            id: "invalid-put",
+            title: "uniform updates of all records by the share of hidden entries: rate",
+            paper: "0.5: +32.26 % of 0.3",
+            differs: "the number of updates is not given; a hidden entry counts once here",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::invalid_shares,
+        },
+        Experiment {
+            id: "invalid-space",
+            title: "uniform updates of all records by the share of hidden entries: space on the SSD",
+            paper: "0.5: +19.22 % of 0.3",
+            differs: "at rest here, where a stack has three tables at most",
+            figure: Figure::Medium(MediumFigure::SsdSpace),
+            variants: runs::invalid_shares,
+        },
+        Experiment {
+            id: "block-put",
+            title: "random inserts by block size: rate",
+            paper: "16 KiB: +15.37 % of 4; 64 KiB: +42.11 %",
+            differs: "32 KiB is the largest block here; a tree is made at once, not by insertions",
+            figure: Figure::LoadOperationsPerSecond,
+            variants: runs::block_sizes,
+        },
+        Experiment {
+            id: "block-get",
+            title: "random gets by block size: rate",
+            paper: "64 KiB: -14.78 % of 4",
+            differs: "32 KiB is the largest block here; blocks are read past the page cache",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::block_sizes,
+        },
+        Experiment {
+            id: "parts",
+            title: "random inserts with partitions and with one: rate",
+            paper: "one: -21.45 %, so 1.27x with partitions",
+            differs: "a buffer has a quarter of persistent memory, up to 64 MiB; all of it there",
+            figure: Figure::LoadOperationsPerSecond,
+            variants: runs::one_partition,
+        },
+        Experiment {
+            id: "fig12",
+            title: "YCSB A to F: rate",
+            paper: "A 1.91x MatrixKV, 1.46x SLM-DB; B, D, E, F 1.27x to 2.49x, 1.15x to 1.21x; C 2.32x, -2.95 %",
+            differs: "a quarter of the records as operations here, for E a twentieth",
+            figure: Figure::OperationsPerSecond,
+            variants: runs::ycsb,
+        },
+    ],
+    tables: &[],
+};
