@@ -1,6 +1,7 @@
 //! Shared parts of the models that run the engine under every order of its threads. See
 //! `docs/interleave.md`.
 
+mod buffers;
 mod engine;
 mod files;
 mod sorted;
@@ -122,6 +123,20 @@ impl World {
         options.tuning.blade.unsorted_max = 2;
         options.environment.memory = Some(memory.clone());
         options
+    }
+
+    /// As [`World::open`], in profile `pmdb`, with write buffers and trees in `memory`, and with
+    /// partitions of few entries.
+    pub(crate) fn open_pmdb(&self, memory: &SimRegion) -> Db {
+        let mut options = self.options(self.clock.clone(), self.background.clone());
+        options.profile = Profile::Pmdb;
+        options.pm = Some(PmConfig::volatile(0));
+        let pmdb = &mut options.tuning.pmdb;
+        (pmdb.table_bytes, pmdb.range_tables) = (16 << 10, 1);
+        let limits = &mut options.limits;
+        (limits.partitions_max, limits.partition_bytes) = (3, 16 << 10);
+        options.environment.memory = Some(memory.clone());
+        Db::open("db", options).unwrap()
     }
 
     /// Opens the database with a worker that sleeps and is woken. It uses the system's clock,
