@@ -14,7 +14,7 @@ use crate::compaction::plan::Plan;
 use crate::compaction::pm_store::PmStore;
 use crate::engine::Engine;
 use crate::manifest::{BlockTreeMeta, Edit, Level, PoolEdit, Version, ranks};
-use crate::read::state::ReadState;
+use crate::read::state::{ReadState, Touched};
 use firn_base::{ErrorKind, FileId, Result};
 use firn_table::if_tree::IfTree;
 use std::collections::HashSet;
@@ -110,34 +110,38 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up the tree that lies last in the pool. False if there is none.
+    /// Gives up the tree that lies last in the pool, and all that only readers need. False if no
+    /// record names one.
     ///
     /// # Errors
     /// The error of the manifest.
     pub(crate) fn give_up_last_tree(&self) -> Result<bool> {
-        self.drop_former_trees();
         let mut manifest = self.manifest.lock();
         let trees = manifest.version().trees.iter();
-        let Some(last) = trees.max_by_key(|tree| tree.extent.offset).cloned() else {
-            return Ok(false);
-        };
-        let edit = Edit {
-            pool: PoolEdit {
-                trees_dropped: vec![last.id],
-                ..PoolEdit::default()
-            },
-            ..Edit::default()
-        };
-        manifest.append(edit, true, || self.next_file_id())?;
+        let last = trees.max_by_key(|tree| tree.extent.offset).cloned();
+        if let Some(last) = &last {
+            let edit = Edit {
+                pool: PoolEdit {
+                    trees_dropped: vec![last.id],
+                    ..PoolEdit::default()
+                },
+                ..Edit::default()
+            };
+            manifest.append(edit, true, || self.next_file_id())?;
+        }
         let before = self.state.load_full();
-        self.swap_in_trees(manifest.version(), &last.from);
-        // So that the next one over these tables is not made from it.
-        self.state.rcu(|state| state.without_former_trees());
+        self.state.rcu(|state| {
+            let (version, levels) = (manifest.version(), self.options.levels());
+            // A change of borders may have dropped one of a partition that it did not touch.
+            let next = state.with_tables(version, Touched::All, &self.tables, levels);
+            next.without_former_trees()
+        });
+        self.tables.placed_are_swapped_in();
         let gone = self.trees_gone(&before);
         drop(before);
         drop(manifest);
         self.retire(gone);
-        Ok(true)
+        Ok(last.is_some())
     }
 
     /// Gives up the trees from which the next were to be made, because there is no room for these.

@@ -199,15 +199,27 @@ impl Memtables {
         }
     }
 
-    /// The memtables to be flushed with those of list `at`: its frozen ones whose entries are all
-    /// visible and, of each list that has one of them, all that are older. Newest first.
-    pub(crate) fn flushed_with(&self, at: usize, visible: SeqNo) -> Vec<Arc<Memtable>> {
+    /// The memtables to be flushed with those of list `at`: its oldest frozen ones whose entries are
+    /// all visible, up to about `bytes_max` of them, and, of each list that has one of these, all
+    /// that are older. Newest first.
+    pub(crate) fn flushed_with(
+        &self,
+        at: usize,
+        visible: SeqNo,
+        bytes_max: u64,
+    ) -> Vec<Arc<Memtable>> {
         let is_ready = |memtable: &&Arc<Memtable>| {
             let last = memtable.frozen_at();
             !memtable.is_placeholder() && last.is_some_and(|last| last <= visible)
         };
         let ready = self.of_part(at).memtables.iter().filter(is_ready);
-        let mut flushed: Vec<Arc<Memtable>> = ready.cloned().collect();
+        let mut bytes = 0;
+        let oldest = ready.rev().take_while(|memtable| {
+            let before = bytes;
+            bytes += memtable.used_bytes() as u64;
+            before < bytes_max
+        });
+        let mut flushed: Vec<Arc<Memtable>> = oldest.cloned().collect();
         let mut seen = 0;
         while seen < flushed.len() {
             let of = flushed[seen].clone();
@@ -348,9 +360,12 @@ mod tests {
         for (memtable, last) in [(&older, 10), (&spanning, 20), (&newest, 30)] {
             memtable.freeze(SeqNo(last));
         }
-        let flushed = memtables.flushed_with(0, SeqNo(30));
+        let flushed = memtables.flushed_with(0, SeqNo(30), u64::MAX);
         let found: Vec<u64> = flushed.iter().map(|memtable| memtable.log_id.0).collect();
         assert_eq!(found, [3, 2, 1], "or the oldest would count as flushed");
+        let some = memtables.flushed_with(0, SeqNo(30), 1);
+        let found: Vec<u64> = some.iter().map(|memtable| memtable.log_id.0).collect();
+        assert_eq!(found, [2, 1], "the newest waits, because one is enough");
         assert_eq!(
             memtables.iter().count(),
             4,
@@ -360,7 +375,7 @@ mod tests {
         let through: Vec<SeqNo> = after.lists().map(|list| list.flushed_through).collect();
         assert_eq!(through, [SeqNo(30), SeqNo(20)]);
         // Not all of its entries are visible yet.
-        let flushed = memtables.flushed_with(0, SeqNo(29));
+        let flushed = memtables.flushed_with(0, SeqNo(29), u64::MAX);
         let found: Vec<u64> = flushed.iter().map(|memtable| memtable.log_id.0).collect();
         assert_eq!(found, [2, 1]);
     }

@@ -379,34 +379,39 @@ pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     if facts.flushes.running {
         return None;
     }
+    // So that a write that waits for room gets some soon.
+    let most = FLUSH_BYTES.min(buffers.most_bytes / 2);
     let bytes = |memtables: &[Arc<Memtable>]| -> u64 {
         memtables
             .iter()
             .map(|memtable| memtable.used_bytes() as u64)
             .sum()
     };
-    let mut due: Vec<(u64, Vec<Arc<Memtable>>)> = (0..state.layout.ids().len())
-        .map(|part| state.memtables.flushed_with(part, facts.visible))
-        .map(|flushed| (bytes(&flushed), flushed))
-        .filter(|(_, flushed)| !flushed.is_empty())
+    let mut due: Vec<(usize, Vec<Arc<Memtable>>)> = (0..state.layout.ids().len())
+        .map(|part| {
+            (
+                part,
+                state.memtables.flushed_with(part, facts.visible, u64::MAX),
+            )
+        })
+        .filter(|(_, frozen)| !frozen.is_empty())
         .collect();
-    due.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    due.sort_by_key(|(_, frozen)| std::cmp::Reverse(bytes(frozen)));
     let is_due = facts.flushes.all || buffers.has_less_than(FLUSH_BELOW);
     if !is_due {
-        due.retain(|(_, flushed)| flushed.len() >= FROZEN_MAX);
+        due.retain(|(_, frozen)| frozen.len() >= FROZEN_MAX);
     }
-    let most = FLUSH_BYTES.min(buffers.most_bytes / 8);
     let mut flushed: Vec<Arc<Memtable>> = Vec::new();
-    let mut flushed_bytes = 0;
-    for (bytes, of_part) in due {
-        if flushed_bytes >= most {
+    for (part, _) in due {
+        let left = most.saturating_sub(bytes(&flushed));
+        if left == 0 {
             break;
         }
         // One of several partitions comes with the first of them.
         let is_new = |memtable: &Arc<Memtable>| !flushed.iter().any(|of| Arc::ptr_eq(of, memtable));
+        let of_part = state.memtables.flushed_with(part, facts.visible, left);
         let new: Vec<_> = of_part.into_iter().filter(is_new).collect();
         flushed.extend(new);
-        flushed_bytes += bytes;
     }
     flushed.sort_by_key(|memtable| std::cmp::Reverse(memtable.frozen_at()));
     (!flushed.is_empty()).then(|| Plan::flush(flushed, How::Copy))
