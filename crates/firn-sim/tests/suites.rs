@@ -641,6 +641,12 @@ fn what_was_found_stays_mended() {
         ("io_several", 10_288),
         ("tlsm_io", 174_210_172_944),
         ("lab_io", 225_261_298_326),
+        ("model", 372_725_976_667),
+        ("model", 372_725_980_183),
+        ("joint", 935),
+        ("pmdb_joint", 11),
+        ("pmdb_joint", 901_601_516_029),
+        ("repair_cut", 315_385_489_377),
     ];
     for (name, seed) in found {
         (Suite::named(name).expect("a suite of this name").run)(seed);
