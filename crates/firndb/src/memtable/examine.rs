@@ -7,8 +7,8 @@ use firn_base::SeqNo;
 use std::ops::Range;
 
 impl Memtable {
-    /// Compares an entry that a walk found with the list. REQUIRES: `link_found`. True if the list has it. The error is
-    /// what the buffer should have had there, as the list says.
+    /// Compares an entry that a walk found with the list. True if the list has it. The error is
+    /// what the buffer should have had there, as the list says. REQUIRES: `link_found`.
     pub(crate) fn has_linked(&self, found: &Walked<'_>) -> Result<bool, &'static str> {
         let node = self.list.seek(found.key, found.tag);
         let node = node.filter(|&node| self.list.key(node) == found.key);

@@ -199,9 +199,9 @@ impl Memtables {
         }
     }
 
-    /// The memtables to be flushed with those of list `at`: its oldest frozen ones whose entries are
-    /// all visible, up to about `bytes_max` of them, and, of each list that has one of these, all
-    /// that are older. Newest first.
+    /// The memtables to be flushed with those of list `at`, newest first: its oldest frozen ones
+    /// whose entries are all visible, up to about `bytes_max` of them, and, of each list that has
+    /// one of these, all that are older.
     pub(crate) fn flushed_with(
         &self,
         at: usize,
