@@ -711,8 +711,8 @@ impl Engine {
     }
 
     /// Waits until level 0 has fewer tables than those at which writers wait. An open may add one,
-    /// and a process that exits soon compacts none, so many short-lived processes would otherwise
-    /// grow level 0 without bound. Where buffers in persistent memory outlive it, an open adds none.
+    /// and a process that exits soon compacts none, so many short-lived ones would grow level 0
+    /// without bound. An open whose buffers are in persistent memory adds none, and does not wait.
     pub(crate) fn lower_level0(&self) {
         let is_low = || self.debt().stall_of(StallReason::Level0) < 1.0;
         if self.has_part_buffers() || is_low() {
