@@ -85,6 +85,8 @@ const RARE: &[(&str, u64)] = &[
     ("pm_seq_buffers", 9),
     // pm_buffer.line.check
     ("buffers_damage", 9),
+    // buffer.entries.fence
+    ("pmdb_joint", 40),
     // pm_buffer.name.fence
     ("joint", 470),
     // pm_table.fence

@@ -160,6 +160,16 @@ impl Engine {
                 return Ok(());
             }
         }
+        // Another job may have moved it since this one was chosen. What is due now is chosen again.
+        let has_range = |cut: &Box<[u8]>| manifest.version().layout.ranges().contains(cut);
+        let is_stale = match border {
+            Border::Add(_) | Border::Drop(_) => false,
+            Border::AddRanges(cuts) => cuts.iter().any(has_range),
+            Border::DropRanges(cuts) => !cuts.iter().all(has_range),
+        };
+        if is_stale {
+            return Ok(());
+        }
         let mut edit = Edit::default();
         match border {
             Border::Add(cut) => {
