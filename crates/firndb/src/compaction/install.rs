@@ -161,11 +161,11 @@ impl Engine {
             }
         }
         // Another job may have moved it since this one was chosen. What is due now is chosen again.
-        let has_range = |cut: &Box<[u8]>| manifest.version().layout.ranges().contains(cut);
+        let ranges = manifest.version().layout.ranges();
         let is_stale = match border {
             Border::Add(_) | Border::Drop(_) => false,
-            Border::AddRanges(cuts) => cuts.iter().any(has_range),
-            Border::DropRanges(cuts) => !cuts.iter().all(has_range),
+            Border::AddRanges(cuts) => cuts.iter().any(|cut| ranges.contains(cut)),
+            Border::DropRanges(cuts) => !cuts.iter().all(|cut| ranges.contains(cut)),
         };
         if is_stale {
             return Ok(());
