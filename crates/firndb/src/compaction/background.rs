@@ -355,6 +355,7 @@ impl Engine {
         plan.tables
             .iter()
             .for_each(|(level, run)| jobs.busy.take(*level, run));
+        jobs.busy.take_part(&plan);
         let cuts = cuts_for(&plan, state, &jobs.wanted);
         let around = LevelContext::new(state, &plan, cuts);
         Arc::new(Job { plan, around })
@@ -364,6 +365,7 @@ impl Engine {
     /// that sees it ended can clean up after it.
     fn unmark(&self, job: Arc<Job>) {
         let (reason, moves_partitions) = (job.plan.reason, job.plan.moves_partitions());
+        let bordered = job.plan.bordered();
         let ids: Vec<FileId> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
         // A job that failed before it went on with it leaves it to the next.
         let cut = job.plan.resume.clone();
@@ -376,6 +378,9 @@ impl Engine {
         self.jobs.cut.lock().extend(cut);
         for id in ids {
             jobs.busy.give_back(id);
+        }
+        if let Some(id) = bordered {
+            jobs.busy.give_back_part(id);
         }
     }
 

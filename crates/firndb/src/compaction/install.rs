@@ -160,16 +160,6 @@ impl Engine {
                 return Ok(());
             }
         }
-        // Another job may have moved it since this one was chosen. What is due now is chosen again.
-        let ranges = manifest.version().layout.ranges();
-        let is_stale = match border {
-            Border::Add(_) | Border::Drop(_) => false,
-            Border::AddRanges(cuts) => cuts.iter().any(|cut| ranges.contains(cut)),
-            Border::DropRanges(cuts) => !cuts.iter().all(|cut| ranges.contains(cut)),
-        };
-        if is_stale {
-            return Ok(());
-        }
         let mut edit = Edit::default();
         match border {
             Border::Add(cut) => {

@@ -5,6 +5,7 @@ use crate::compaction::index::Indexed;
 use crate::lab::Chunk;
 use crate::manifest::{Level, PartId, TableMeta, evenly};
 use crate::memtable::Memtable;
+use crate::read::state::Part;
 use crate::read::table_run::TableRun;
 use crate::tlsm::CutJob;
 use firn_base::sync::Mutex;
@@ -136,28 +137,48 @@ pub(crate) struct Plan {
     pub(crate) resume: Option<Arc<Mutex<Option<CutJob>>>>,
 }
 
-/// Tables that running jobs read or replace, with their levels and live bytes.
+/// Tables that running jobs read or replace, with their levels and live bytes, and partitions whose
+/// borders they change, because these may have no table.
 #[derive(Debug, Default)]
-pub(crate) struct BusyTables(HashMap<FileId, (Level, u64)>);
+pub(crate) struct BusyTables {
+    tables: HashMap<FileId, (Level, u64)>,
+    bordered: Vec<PartId>,
+}
 
 impl BusyTables {
     /// Marks a table of `level` as taken by a job.
     pub(crate) fn take(&mut self, level: Level, run: &TableRun) {
-        self.0.insert(run.meta.id, (level, run.meta.live_bytes()));
+        self.tables
+            .insert(run.meta.id, (level, run.meta.live_bytes()));
     }
 
     /// Marks a table as free again.
     pub(crate) fn give_back(&mut self, id: FileId) {
-        self.0.remove(&id);
+        self.tables.remove(&id);
+    }
+
+    /// Marks the partition whose borders `plan` changes, if it does, as taken by a job.
+    pub(crate) fn take_part(&mut self, plan: &Plan) {
+        self.bordered.extend(plan.bordered());
+    }
+
+    /// Marks a partition as free again.
+    pub(crate) fn give_back_part(&mut self, id: PartId) {
+        self.bordered.retain(|other| *other != id);
+    }
+
+    /// True if a job changes the borders of partition `id`, or has a table of it.
+    pub(crate) fn has_any_of(&self, id: PartId, part: &Part) -> bool {
+        self.bordered.contains(&id) || part.tables().any(|(_, run)| self.has(run))
     }
 
     pub(crate) fn has(&self, run: &TableRun) -> bool {
-        self.0.contains_key(&run.meta.id)
+        self.tables.contains_key(&run.meta.id)
     }
 
     /// Live bytes of the busy tables of `level`, which may just have been moved from there.
     pub(crate) fn live_bytes(&self, level: Level) -> u64 {
-        self.0
+        self.tables
             .values()
             .filter(|(of, _)| *of == level)
             .map(|(_, bytes)| bytes)
@@ -191,6 +212,11 @@ impl Plan {
             relocate: None,
             resume: None,
         }
+    }
+
+    /// The partition whose borders it changes.
+    pub(crate) fn bordered(&self) -> Option<PartId> {
+        self.part.filter(|_| self.border.is_some())
     }
 
     /// The flush of `buffers`, the newest first.

@@ -128,6 +128,11 @@ impl Version {
         Ok(())
     }
 
+    /// The greatest number through which a partition is flushed.
+    pub(crate) fn flushed_most(&self) -> SeqNo {
+        self.flushed.values().copied().max().unwrap_or_default()
+    }
+
     /// The number up to which all entries of the partition of `key` are in tables, as far as the
     /// write buffers in a pool are concerned.
     pub(crate) fn flushed_of(&self, key: &[u8]) -> SeqNo {

@@ -254,6 +254,25 @@ fn borders_of_ranges_leave_a_flush_alone() {
     db.verify().unwrap();
 }
 
+/// Two jobs that drop the same borders would break the manifest's invariants. A partition in which
+/// everything was deleted has ranges and no table by which other jobs could know.
+#[test]
+fn borders_of_an_empty_partition_are_changed_by_one_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = with_ranges(dir.path());
+    let engine = &db.engine;
+    (0..2000_u32).for_each(|i| db.delete(i.to_be_bytes()).unwrap());
+    db.compact().unwrap();
+    assert!(engine.state.load().parts[0].tables().next().is_none());
+    assert!(!engine.state.load().layout.ranges().is_empty());
+    let job = engine.start(true).expect("the ranges are joined");
+    assert!(matches!(job.plan.border, Some(Border::DropRanges(_))));
+    assert!(engine.start(true).is_none(), "the same borders again");
+    engine.perform(job);
+    assert!(engine.state.load().layout.ranges().is_empty());
+    db.verify().unwrap();
+}
+
 /// The output of a job ends at a wanted border of partitions even if that is none of ranges, or its
 /// partition would never be divided there.
 #[test]

@@ -12,7 +12,7 @@
 
 use super::leveled::{pick_level0, rewrite};
 use super::{Facts, ranges};
-use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
+use crate::compaction::plan::{Border, How, Plan, Reason};
 use crate::manifest::{Level, PartId, evenly, within};
 use crate::read::state::{LevelRuns, Part, ReadState};
 use crate::read::table_run::TableRun;
@@ -127,7 +127,7 @@ pub(super) fn pick_ready(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     }
     facts.wanted.iter().find_map(|cut| {
         let (id, part) = part_with(state, cut);
-        let is_ready = crossing(part, cut).is_none() && !is_busy(part, facts.busy);
+        let is_ready = crossing(part, cut).is_none() && !facts.busy.has_any_of(id, part);
         is_ready.then(|| border(id, &[part], Border::Add(cut.to_vec())))
     })
 }
@@ -174,20 +174,16 @@ fn pick_union(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     if facts.flushes.running || state.parts.len() == 1 {
         return None;
     }
-    let is_free = |part: &Part| !is_busy(part, facts.busy);
     let parts = &state.parts;
+    let is_free = |i: usize| !facts.busy.has_any_of(state.layout.ids()[i], &parts[i]);
     let at = (1..parts.len()).find(|&i| {
         let (left, right) = (&parts[i - 1], &parts[i]);
-        let are_free = is_free(left) && is_free(right) && state.memtables.may_join(i - 1);
+        let are_free = is_free(i - 1) && is_free(i) && state.memtables.may_join(i - 1);
         facts.sizes.are_small(left, right) && are_free
     })?;
     let dropped = Border::Drop(state.layout.cuts()[at - 1].to_vec());
     let id = state.layout.ids()[at - 1];
     Some(border(id, &[&parts[at - 1], &parts[at]], dropped))
-}
-
-fn is_busy(part: &Part, busy: &BusyTables) -> bool {
-    part.tables().any(|(_, run)| busy.has(run))
 }
 
 /// The plan takes all tables of its partitions, so that no compaction of them begins.

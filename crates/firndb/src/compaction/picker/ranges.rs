@@ -41,7 +41,7 @@ const RANGES_OF_PARTITION: u64 = 20;
 const EXCESS: u64 = 2;
 /// Frozen memtables are flushed once fewer eighths of the room for buffers are free.
 pub(crate) const FLUSH_BELOW: u64 = 2;
-/// The frozen memtables of a partition from which they are flushed, because each get searches them.
+/// The frozen memtables of a partition from which they are flushed, because each scan merges them.
 const FROZEN_MAX: usize = 8;
 /// Bytes of memtables that are flushed together, by one record.
 const FLUSH_BYTES: u64 = 16 << 20;
@@ -137,10 +137,10 @@ impl<'a> Ranged<'a> {
         }
     }
 
-    /// True if a job has a table of it: the levels that a merge of the stash chose must stay free
-    /// until it ends.
+    /// True if a job has a table of it or changes its borders: the levels that a merge of the stash
+    /// chose must stay free until it ends.
     fn is_busy(&self, facts: &Facts<'_>) -> bool {
-        self.part.tables().any(|(_, run)| facts.busy.has(run))
+        facts.busy.has_any_of(self.id, self.part)
     }
 
     /// A merge of all that a range has.
@@ -387,13 +387,9 @@ pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
             .map(|memtable| memtable.used_bytes() as u64)
             .sum()
     };
+    let flushed_of = |part, most| state.memtables.flushed_with(part, facts.visible, most);
     let mut due: Vec<(usize, Vec<Arc<Memtable>>)> = (0..state.layout.ids().len())
-        .map(|part| {
-            (
-                part,
-                state.memtables.flushed_with(part, facts.visible, u64::MAX),
-            )
-        })
+        .map(|part| (part, flushed_of(part, u64::MAX)))
         .filter(|(_, frozen)| !frozen.is_empty())
         .collect();
     due.sort_by_key(|(_, frozen)| std::cmp::Reverse(bytes(frozen)));
@@ -409,8 +405,7 @@ pub(super) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         }
         // One of several partitions comes with the first of them.
         let is_new = |memtable: &Arc<Memtable>| !flushed.iter().any(|of| Arc::ptr_eq(of, memtable));
-        let of_part = state.memtables.flushed_with(part, facts.visible, left);
-        let new: Vec<_> = of_part.into_iter().filter(is_new).collect();
+        let new: Vec<_> = flushed_of(part, left).into_iter().filter(is_new).collect();
         flushed.extend(new);
     }
     flushed.sort_by_key(|memtable| std::cmp::Reverse(memtable.frozen_at()));

@@ -60,7 +60,7 @@ struct Walked {
 impl Walked {
     /// Walks the buffer up to the committed number.
     fn of(pool: &Pool, named: &NamedBuffer, committed: SeqNo, version: &Version) -> Result<Walked> {
-        let flushed = version.flushed.values().copied().max().unwrap_or_default();
+        let flushed = version.flushed_most();
         let mut walked = Walked {
             found: Found::none(named, committed),
             bounds: None,
@@ -144,7 +144,7 @@ impl Recovery {
                 None => unused.push(named),
             }
         }
-        let flushed = self.flushed_most();
+        let flushed = self.version.flushed_most();
         let expected = committed.0.saturating_sub(flushed.0);
         if self.version.holds_entries && numbers != expected {
             let expected =
@@ -175,16 +175,6 @@ impl Recovery {
         );
         let place = format!("the write buffers of the {} pool", pool.backend_name());
         Err(Error::corruption(place, 0, expected))
-    }
-
-    /// The greatest number through which a partition is flushed.
-    fn flushed_most(&self) -> SeqNo {
-        self.version
-            .flushed
-            .values()
-            .copied()
-            .max()
-            .unwrap_or_default()
     }
 
     /// Notes the ends of the recovered buffers: final ones, if they take no more writes.
@@ -299,7 +289,7 @@ impl Recovery {
         // What was flushed since the manifest was read is in none of its tables.
         let now = manifest::read(self.files.dir(), &self.counters)?;
         let is_same = now.is_some_and(|(_, now)| now.flushed == self.version.flushed);
-        let is_whole = numbers == committed.0.saturating_sub(self.flushed_most().0);
+        let is_whole = numbers == committed.0.saturating_sub(self.version.flushed_most().0);
         if !is_same || (self.version.holds_entries && !is_whole) {
             return Err(Error::changed(self.files.path().display()));
         }

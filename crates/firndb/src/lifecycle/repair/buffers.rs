@@ -84,11 +84,12 @@ pub(super) fn next_id(
 
 /// The last number in the write buffers of `pool`, if they have all numbers that are in no table
 /// that `known` names. A table of a flush or a repair that was not recorded has nothing else then.
+/// `None` if they cannot be read, which reading them for the repair reports.
 pub(super) fn whole_through(pool: Option<&Arc<Pool>>, known: Option<&Version>) -> Option<SeqNo> {
     let (pool, known) = (pool?, known.filter(|known| known.holds_entries)?);
     let directory = BufferDirectory::find(pool).ok()??;
     let committed = directory.committed().ok()?;
-    let flushed = known.flushed.values().max().copied().unwrap_or_default();
+    let flushed = known.flushed_most();
     let mut above = 0;
     for line in directory.salvage_lines().ok()? {
         let walked = walk(pool, &line.ok()?, 0, committed, |entry| {
@@ -136,7 +137,7 @@ impl Repair {
             }
         }
         let known = self.known.as_ref();
-        let flushed = known.and_then(|known| known.flushed.values().max().copied());
+        let flushed = known.map(Version::flushed_most);
         let mut found = Found {
             last: committed.unwrap_or_default(),
             flushed: flushed.unwrap_or_default(),
