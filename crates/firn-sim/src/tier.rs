@@ -95,8 +95,10 @@ pub(crate) fn none_failed(test: Test, mut failed: Vec<u64>) {
 }
 
 /// Runs the seeds `seed(0)`, `seed(1)`, .. up to the first `None`, on all threads. Returns the
-/// seeds that failed, and stops early once there are [`FAILURES_MAX`]. One that runs for
-/// [`SEED_MAX`] hangs: it fails, and its thread is left behind.
+/// seeds that failed, and stops early once there are [`FAILURES_MAX`].
+///
+/// # Panics
+/// If one runs for [`SEED_MAX`], because it hangs. Its thread is left behind.
 pub(crate) fn spread(
     test: &str,
     seed: impl Fn(u64) -> Option<u64> + Send + Sync + 'static,
@@ -150,9 +152,11 @@ fn spread_within(
         let max_ns = seed_max.as_nanos() as u64;
         let hang = |(_, since_ns): &&(u64, u64)| now_ns - since_ns >= max_ns;
         let hanging: Vec<u64> = running.values().filter(hang).map(|of| of.0).collect();
-        if !hanging.is_empty() {
-            return hanging;
-        }
+        drop(running);
+        assert!(
+            hanging.is_empty(),
+            "{test}: seeds {hanging:?} hang, they have run for {seed_max:?}"
+        );
     }
     for worker in workers {
         worker.join().expect("a worker catches panics");
@@ -181,15 +185,15 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "seeds [2] hang")]
     fn a_seed_that_hangs_fails() {
-        let (held, until_dropped) = channel::<()>();
+        // Held until after the panic.
+        let (_held, until_dropped) = channel::<()>();
         let until_dropped = Mutex::new(until_dropped);
         let seed = |index| (index < 4).then_some(index);
-        let failed = spread_within(Duration::from_millis(200), "hanging", seed, move |seed| {
-            seed != 2 || until_dropped.lock().is_ok_and(|end| end.recv().is_ok())
-        });
-        assert_eq!(failed, [2]);
-        drop(held);
+        let passes =
+            move |seed| seed != 2 || until_dropped.lock().is_ok_and(|it| it.recv().is_ok());
+        spread_within(Duration::from_millis(200), "hanging", seed, passes);
     }
 
     #[test]

@@ -2,12 +2,28 @@
 
 use super::*;
 use crate::sample;
+use std::collections::BTreeMap;
 
 const SHAPE: Shape = Shape {
     scale: 1000,
     threads: 2,
     seconds_min: 0,
 };
+
+pub(super) fn experiment(paper: &'static Paper, id: &str) -> &'static Experiment {
+    let mut experiments = paper.experiments.iter();
+    experiments.find(|experiment| experiment.id == id).unwrap()
+}
+
+/// The options of both sides of `variant`, by side.
+pub(super) fn sides(
+    variant: &Variant,
+    paper: &Paper,
+) -> Vec<(String, BTreeMap<&'static str, String>)> {
+    let sides = variant.sides([paper.baseline, paper.engine], paper.engine);
+    let with_map = |(name, options): Side| (name, options.into_iter().collect());
+    sides.into_iter().map(with_map).collect()
+}
 
 #[test]
 fn every_variant_can_be_run() {

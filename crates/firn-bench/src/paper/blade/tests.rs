@@ -2,9 +2,9 @@
 
 use super::PAPER;
 use crate::paper::figure::{Call, Figure, TableJob};
-use crate::paper::{Against, Experiment, Shape, TableRun, Variant};
+use crate::paper::tests::{experiment, sides};
+use crate::paper::{Against, Shape, TableRun, Variant};
 use crate::sample;
-use std::collections::BTreeMap;
 
 const SHAPE: Shape = Shape {
     scale: 20,
@@ -12,20 +12,8 @@ const SHAPE: Shape = Shape {
     seconds_min: 0,
 };
 
-fn experiment(id: &str) -> &'static Experiment {
-    let mut experiments = PAPER.experiments.iter();
-    experiments.find(|experiment| experiment.id == id).unwrap()
-}
-
 fn variants(id: &str) -> Vec<Variant> {
-    experiment(id).variants(&SHAPE).unwrap()
-}
-
-/// The options of both sides of `variant`, by side.
-fn sides(variant: &Variant) -> Vec<(String, BTreeMap<&'static str, String>)> {
-    let sides = variant.sides(["rocksdb", "firn:blade"], PAPER.engine);
-    let with_map = |(name, options): crate::paper::Side| (name, options.into_iter().collect());
-    sides.into_iter().map(with_map).collect()
+    experiment(&PAPER, id).variants(&SHAPE).unwrap()
 }
 
 #[test]
@@ -45,7 +33,7 @@ fn every_figure_of_the_evaluation_has_a_row() {
 
 #[test]
 fn the_design_is_compared_with_itself_under_a_label() {
-    let both = sides(&variants("tab5")[0]);
+    let both = sides(&variants("tab5")[0], &PAPER);
     let [ssd, pm] = &both[..] else {
         panic!("{both:?}");
     };
@@ -55,8 +43,8 @@ fn the_design_is_compared_with_itself_under_a_label() {
         ("0", "200000000")
     );
     assert_eq!(ssd.1["level0_rest"], pm.1["level0_rest"]);
-    assert_eq!(sides(&variants("tab4")[0]).len(), 1);
-    let both = sides(&variants("fig12")[0]);
+    assert_eq!(sides(&variants("tab4")[0], &PAPER).len(), 1);
+    let both = sides(&variants("fig12")[0], &PAPER);
     assert_eq!(both[0].0, "rocksdb");
     assert!(both[0].1.keys().eq(&["write_buffer_bytes"]), "{both:?}");
     // Another engine in the place of the design has none of its options.
@@ -68,7 +56,7 @@ fn the_design_is_compared_with_itself_under_a_label() {
 #[test]
 fn executors_have_four_tasks_on_two_cores() {
     for variant in variants("fig9d") {
-        for (name, options) in sides(&variant) {
+        for (name, options) in sides(&variant, &PAPER) {
             let [workers, depth] = ["background_workers", "compaction_io_depth"]
                 .map(|name| options[name].parse::<u32>().unwrap());
             let of_worker = match &*options["compaction_concurrency"] {
@@ -87,7 +75,7 @@ fn a_major_compaction_moves_what_fitted_into_persistent_memory() {
         assert_eq!(config.operations, config.records);
         assert_eq!(config.reopened_with.len(), 2);
         let written = config.loaded_bytes() + 30 * config.records;
-        for (_, options) in sides(&variant) {
+        for (_, options) in sides(&variant, &PAPER) {
             let pool: u64 = options["pm_bytes"].parse().unwrap();
             assert!(pool * 95 / 100 > written, "{}", variant.name);
         }
@@ -100,7 +88,7 @@ fn the_ablation_adds_one_part_after_the_other() {
     let differences: Vec<usize> = variants
         .iter()
         .map(|variant| {
-            let both = sides(variant);
+            let both = sides(variant, &PAPER);
             let (other, ours) = (&both[0].1, &both[1].1);
             ours.iter()
                 .filter(|(k, v)| other.get(*k) != Some(*v))
@@ -159,7 +147,7 @@ fn nothing_beside_a_row_is_said() {
     let (variant, cells) = (variants("tab4").remove(0), sample::report().cells);
     assert_eq!(variant.against, Against::Nothing);
     let engine = cells[0].engine.clone();
-    let row = experiment("tab4").row(&variant, &cells[..1], &engine);
+    let row = experiment(&PAPER, "tab4").row(&variant, &cells[..1], &engine);
     assert!(row.is_alone && row.baseline_cpu_us.is_none() && row.our_cpu_us.is_some());
 }
 

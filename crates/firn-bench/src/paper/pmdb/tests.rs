@@ -5,7 +5,8 @@ use crate::cell::unlabelled;
 use crate::engine::Setup;
 use crate::firn::Firn;
 use crate::paper::figure::{Figure, MediumFigure};
-use crate::paper::{Against, Experiment, Shape, Side, Variant};
+use crate::paper::tests::{experiment, sides};
+use crate::paper::{Against, Shape, Variant};
 use crate::sample;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,20 +17,8 @@ const SHAPE: Shape = Shape {
     seconds_min: 0,
 };
 
-fn experiment(id: &str) -> &'static Experiment {
-    let mut experiments = PAPER.experiments.iter();
-    experiments.find(|experiment| experiment.id == id).unwrap()
-}
-
 fn variants(id: &str) -> Vec<Variant> {
-    experiment(id).variants(&SHAPE).unwrap()
-}
-
-/// The options of both sides of `variant`, by side.
-fn sides(variant: &Variant) -> Vec<(String, BTreeMap<&'static str, String>)> {
-    let sides = variant.sides(["rocksdb-pm", "firn:pmdb"], PAPER.engine);
-    let with_map = |(name, options): Side| (name, options.into_iter().collect());
-    sides.into_iter().map(with_map).collect()
+    experiment(&PAPER, id).variants(&SHAPE).unwrap()
 }
 
 fn run_names(id: &str) -> Vec<String> {
@@ -89,7 +78,7 @@ fn sizes_are_the_papers_by_the_scale() {
         scale: 5000,
         ..SHAPE
     };
-    let small = experiment("fig7a").variants(&small).unwrap();
+    let small = experiment(&PAPER, "fig7a").variants(&small).unwrap();
     assert!(
         small
             .iter()
@@ -102,7 +91,7 @@ fn both_sides_have_the_same_persistent_memory_and_their_own_options() {
     for experiment in PAPER.experiments {
         for variant in experiment.variants(&SHAPE).unwrap() {
             assert!(variant.needs_pm(["rocksdb-pm", "firn:pmdb"], PAPER.engine));
-            for (name, options) in sides(&variant) {
+            for (name, options) in sides(&variant, &PAPER) {
                 assert!(!options.contains_key("pm_bytes"), "{name}");
                 if name == "rocksdb-pm" {
                     assert!(options.keys().eq(&["table_bytes"]), "{options:?}");
@@ -143,7 +132,7 @@ fn the_engine_opens_with_every_option() {
         for variant in experiment.variants(&small).unwrap() {
             let classic = variant.options_of("firn:classic", PAPER.engine);
             let classic = [("firn:classic".to_owned(), classic.into_iter().collect())];
-            for (name, options) in sides(&variant).into_iter().chain(classic) {
+            for (name, options) in sides(&variant, &PAPER).into_iter().chain(classic) {
                 let name = unlabelled(&name).to_owned();
                 let Some(engine) = engines.iter().find(|engine| engine.name() == name) else {
                     continue;
@@ -164,7 +153,7 @@ fn the_engine_opens_with_every_option() {
 fn a_parameter_is_compared_with_the_papers_value() {
     let changed = |id: &str, name: &str| -> Vec<[String; 2]> {
         let pair = |variant: &Variant| {
-            let both = sides(variant);
+            let both = sides(variant, &PAPER);
             assert!(both[0].0.starts_with("firn:pmdb@"), "{}", both[0].0);
             [1, 0].map(|side: usize| both[side].1[name].clone())
         };
@@ -190,7 +179,7 @@ fn a_parameter_is_compared_with_the_papers_value() {
         changed("fig11a", "pm_write_ns"),
         [["500", "200"], ["900", "200"]]
     );
-    let both = sides(&variants("parts")[0]);
+    let both = sides(&variants("parts")[0], &PAPER);
     assert_eq!(both[0].1["pmdb_buffer_bytes"], "49283072");
     assert_eq!(both[1].1["pmdb_buffer_bytes"], "2097152");
     assert!(!both[1].1.contains_key("partitions_max"));
