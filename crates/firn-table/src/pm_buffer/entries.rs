@@ -14,10 +14,8 @@ use firn_base::{Kind, Result, SeqNo, Tag};
 use firn_pm::{Extent, Pool};
 use std::iter;
 
-/// The bytes that are read at a time,
+/// The bytes that a walk reads at a time.
 const PIECE_BYTES: u64 = 64 << 10;
-/// and by a walk over entries that are larger than twice this, whose values it does not need.
-const HEAD_BYTES: u64 = 256;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize && VALUE_BYTES_MAX <= u32::MAX as usize);
 
@@ -178,7 +176,6 @@ pub fn walk(
     let mut pieces = Pieces::new(pool, buffer.extent, limit);
     let damaged = |at: u64, expected: &str| buffer.damaged(at, expected);
     let mut at = from;
-    pieces.bytes_min = HEAD_BYTES;
     while let Some(bytes) = pieces.get(at, ENTRY_HEADER_BYTES)? {
         let Some(header) = EntryHeader::decode(bytes) else {
             break;
@@ -200,10 +197,6 @@ pub fn walk(
             value_len: header.value_len,
             value_crc: header.value_crc,
         })?;
-        pieces.bytes_min = match end - at > 2 * HEAD_BYTES {
-            true => HEAD_BYTES,
-            false => PIECE_BYTES,
-        };
         at = end;
     }
     match at < buffer.end {
@@ -218,8 +211,6 @@ pub(super) struct Pieces<'a> {
     extent: Extent,
     /// The end of the bytes that are read.
     limit: u64,
-    /// The bytes that are read at a time, if one asks for fewer.
-    bytes_min: u64,
     /// The place of `bytes` in the extent.
     start: u64,
     bytes: Vec<u8>,
@@ -231,7 +222,6 @@ impl<'a> Pieces<'a> {
             pool,
             extent,
             limit,
-            bytes_min: PIECE_BYTES,
             start: 0,
             bytes: Vec::new(),
         }
@@ -242,7 +232,7 @@ impl<'a> Pieces<'a> {
         let end = at.checked_add(len as u64).filter(|&end| end <= self.limit);
         let Some(end) = end else { return Ok(None) };
         if at < self.start || end > self.start + self.bytes.len() as u64 {
-            let piece = self.bytes_min.max(len as u64).min(self.limit - at);
+            let piece = PIECE_BYTES.max(len as u64).min(self.limit - at);
             self.bytes.resize(piece as usize, 0);
             let Some(place) = self.extent.at(at) else {
                 return Ok(None);
