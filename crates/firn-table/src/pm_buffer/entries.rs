@@ -141,11 +141,6 @@ impl WalkedEntry<'_> {
         }
     }
 
-    /// The length and the checksum of its value.
-    pub fn value(&self) -> (u32, u32) {
-        (self.value_len, self.value_crc)
-    }
-
     /// True if `value` has the checksum of its value.
     pub fn has_value(&self, value: &[u8]) -> bool {
         let computed = || of_entry(crc32c(value), self.tag.seqno());
