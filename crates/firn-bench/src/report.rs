@@ -196,4 +196,18 @@ mod tests {
         assert_eq!(Timeline::new(vec![5], Vec::new(), Vec::new()).min, 5);
         assert_eq!(Timeline::new(Vec::new(), Vec::new(), Vec::new()).median, 0);
     }
+
+    /// Without serde_json's feature `float_roundtrip` some figures are read as their neighbors, and
+    /// a report that is shown again may differ from the first one in a last digit.
+    #[test]
+    fn a_figure_is_read_as_it_was_written() {
+        let mut bits = 0x9E37_79B9_7F4A_7C15_u64;
+        for _ in 0..20_000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let figure = (bits >> 11) as f64 / 1e9;
+            let text = serde_json::to_string(&figure).unwrap();
+            let read: f64 = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.to_bits(), figure.to_bits(), "{text}");
+        }
+    }
 }

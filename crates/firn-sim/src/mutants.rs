@@ -4,7 +4,7 @@
 use crate::suite::Suite;
 use crate::tier::spread;
 use firn_base::site::{self, Site};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -47,52 +47,106 @@ const HUNT: &[(&str, u64)] = &[
     ("model", 10),
 ];
 
-/// Seeds as in [`RARE`] that take seconds, so they come last.
-const LATE: &[(&str, u64)] = &[
-    // pm.claim.flush
-    ("tlsm_link_cut", 79),
-    // list.fence
-    ("pm_seq_lists", 23),
-];
-
-/// Seeds that notice what the first round else would not, so that the second has nothing to do.
-/// Changed formats may make them stale; `cargo xtask soak --site` finds others.
-const RARE: &[(&str, u64)] = &[
-    // current.reopen.sync, lock.name.sync
-    ("creation_cut", 5500),
-    ("creation_cut", 24),
-    // pm.session.check, pm.header.check, sst.footer.check, current.check
-    ("bit_exhaust", 514),
-    ("bit_exhaust", 258),
-    ("bit_exhaust", 212),
-    ("bit_exhaust", 51),
-    // log.sealed.sync, manifest.reopen.sync
-    ("joint", 236),
-    ("joint", 577),
-    // log.flush.sync
-    ("lab_joint", 27),
-    // sst.append.sync
-    ("block_append", 3),
-    // if_tree.fence
-    ("pm_seq_if_trees", 1),
-    // hot.seqno.check
-    ("lab_joint", 24),
-    // hot.value.fence
-    ("pm_seq_hot", 2),
-    // pm_buffer.through.fence, pm_buffer.line.fence
-    ("pm_torn_buffers", 8),
-    // pm_buffer.remove.fence
-    ("pm_seq_buffers", 9),
-    // pm_buffer.line.check
-    ("buffers_damage", 9),
-    // buffer.entries.fence
-    ("pmdb_joint", 40),
-    // pm_buffer.name.fence
-    ("joint", 470),
-    // pm_table.fence
-    ("pm_seq_tables", 1),
-    // log.placed.fence
-    ("pm_seq_placed", 1),
+/// A seed that noticed each site. Changed formats make some of them stale, and then others are
+/// looked for. If that takes long, `cargo xtask soak --site` finds a new one.
+const KNOWN: &[(&str, &str, u64)] = &[
+    ("btree.create.fence", "pm_seq_trees", 0),
+    ("btree.leaf.check", "bit_exhaust", 6),
+    ("btree.leaf.fence", "pm_seq_trees", 1),
+    ("btree.word.fence", "pm_seq_trees", 1),
+    ("btree.word.flush", "trees_damage", 0),
+    ("buffer.entries.fence", "pmdb_joint", 40),
+    ("checkpoint.copy.sync", "checkpoint_cut", 4),
+    ("current.check", "bit_exhaust", 51),
+    ("current.name.sync", "recovery_cut", 0),
+    ("current.rename", "creation_cut", 0),
+    ("current.reopen.sync", "creation_cut", 5500),
+    ("current.sync", "recovery_cut", 0),
+    ("hot.seqno.check", "lab_joint", 24),
+    ("hot.value.fence", "pm_seq_hot", 2),
+    ("if_tree.fence", "pm_seq_if_trees", 1),
+    ("if_tree.files.check", "if_trees_damage", 0),
+    ("if_tree.group.check", "if_trees_damage", 0),
+    ("if_tree.header.check", "if_trees_damage", 0),
+    ("list.entry.check", "bit_exhaust", 6),
+    ("list.fence", "pm_seq_lists", 23),
+    ("list.next.fence", "pm_seq_lists", 23),
+    ("list.next.flush", "lists_damage", 1),
+    ("list.segment.check", "bit_exhaust", 6),
+    ("lock.name.sync", "creation_cut", 24),
+    ("lock.sync", "creation_cut", 2),
+    ("log.buffered_header.sync", "pm_seq_log", 0),
+    ("log.drain.sync", "checkpoint_cut", 6),
+    ("log.flush.sync", "lab_joint", 27),
+    ("log.frame.check", "bit_exhaust", 4),
+    ("log.frame.fence", "checkpoint_cut", 2),
+    ("log.frame_part.fence", "lab_joint", 24),
+    ("log.half.check", "bit_exhaust", 3),
+    ("log.half.fence", "pm_seq_log", 1),
+    ("log.header.check", "bit_exhaust", 0),
+    ("log.keys.check", "bit_exhaust", 0),
+    ("log.names.sync", "lab_joint", 1),
+    ("log.next_header.sync", "repair_cut", 4),
+    ("log.placed.fence", "pm_seq_placed", 1),
+    ("log.sealed.sync", "joint", 236),
+    ("log.settle.sync", "lab_joint", 0),
+    ("log.sync", "recovery_cut", 0),
+    ("log.value.check", "bit_exhaust", 0),
+    ("manifest.check", "bit_exhaust", 0),
+    ("manifest.reopen.sync", "joint", 577),
+    ("manifest.sync", "recovery_cut", 0),
+    ("options.rename", "creation_cut", 0),
+    ("pm.claim.flush", "tlsm_link_cut", 79),
+    ("pm.create.fence", "pm_seq_pool", 0),
+    ("pm.create.flush", "pm_seq_pool", 0),
+    ("pm.create.sync", "pm_file", 2),
+    ("pm.edge.flush", "lists_damage", 1),
+    ("pm.header.check", "bit_exhaust", 258),
+    ("pm.magic.check", "bit_exhaust", 2),
+    ("pm.persist.sync", "pm_file", 1),
+    ("pm.reopen.flush", "pm_seq_trees", 0),
+    ("pm.root.check", "pm_seq_if_trees", 1),
+    ("pm.root.fence", "pm_seq_log", 0),
+    ("pm.root.sync", "pm_file", 0),
+    ("pm.session.check", "bit_exhaust", 514),
+    ("pm.session.fence", "lists_damage", 0),
+    ("pm.session.flush", "pm_seq_trees", 0),
+    ("pm.session.sync", "pm_file", 0),
+    ("pm.space.sync", "pm_file", 0),
+    ("pm_buffer.commit.fence", "joint", 7),
+    ("pm_buffer.commit.flush", "joint", 7),
+    ("pm_buffer.create.fence", "pm_seq_buffers", 0),
+    ("pm_buffer.end.fence", "buffers_damage", 0),
+    ("pm_buffer.end.flush", "buffers_damage", 0),
+    ("pm_buffer.entry.check", "pm_seq_buffers", 0),
+    ("pm_buffer.line.check", "buffers_damage", 9),
+    ("pm_buffer.line.fence", "pm_torn_buffers", 8),
+    ("pm_buffer.line.flush", "joint", 7),
+    ("pm_buffer.name.fence", "joint", 470),
+    ("pm_buffer.name.flush", "joint", 7),
+    ("pm_buffer.remove.fence", "pm_seq_buffers", 9),
+    ("pm_buffer.remove.flush", "pm_seq_buffers", 9),
+    ("pm_buffer.through.fence", "pm_torn_buffers", 8),
+    ("pm_buffer.through.flush", "pm_torn_buffers", 8),
+    ("pm_buffer.value.check", "buffers_damage", 0),
+    ("pm_buffer.word.check", "buffers_damage", 1),
+    ("pm_table.fence", "pm_seq_tables", 1),
+    ("pm_table.group.check", "bit_exhaust", 6),
+    ("pm_table.header.check", "tables_damage", 0),
+    ("pm_table.search.check", "bit_exhaust", 7),
+    ("pm_table.value.check", "bit_exhaust", 6),
+    ("repair.copy.sync", "repair_cut", 0),
+    ("repair.lost.sync", "repair_cut", 0),
+    ("rows.replace", "checkpoint_cut", 0),
+    ("snapshot.name.sync", "joint", 577),
+    ("snapshot.sync", "recovery_cut", 0),
+    ("sst.append.sync", "block_append", 3),
+    ("sst.block.check", "bit_exhaust", 0),
+    ("sst.footer.check", "bit_exhaust", 212),
+    ("sst.names.sync", "recovery_cut", 0),
+    ("sst.section.check", "bit_exhaust", 0),
+    ("sst.sync", "recovery_cut", 0),
+    ("sst.writes.wait", "block_append", 0),
 ];
 
 /// The first round takes so many times fewer seeds of each suite, at least one.
@@ -121,7 +175,7 @@ pub struct Verdict {
     pub noticed_by: Option<(&'static str, u64)>,
     /// The number of seeds tried, all of which pass the site.
     pub tried: u64,
-    /// True if the few seeds of the first round did not suffice.
+    /// True if neither the known seed nor the few of the second round sufficed.
     pub is_late: bool,
 }
 
@@ -131,12 +185,12 @@ type Passing = BTreeMap<&'static str, Vec<(&'static Suite, u64)>>;
 /// Switches each site of `which` off in turn, spread over threads. Calls `tell` with each verdict
 /// once it is known.
 ///
-/// A site is first tried with a few seeds of each suite, because to find out which seeds pass which
-/// sites costs more than all verdicts; only the sites that these do not notice are tried with all
-/// seeds.
+/// A site is first tried with the seed that noticed it before, then with a few seeds of each suite,
+/// because to find out which seeds pass which sites costs more than all verdicts. Only the sites that
+/// these do not notice are tried with all seeds.
 pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict)) -> Vec<Verdict> {
     let (mut left, mut verdicts) = (which, Vec::new());
-    for round in [Round::Few, Round::All] {
+    for round in [Round::Known, Round::Few, Round::All] {
         let last = round == Round::All;
         let judged = if left.is_empty() {
             Vec::new()
@@ -159,9 +213,11 @@ pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict)) -> Vec<Verdict> 
 /// The seeds with which sites are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// One in [`FEW`] of the seeds in [`HUNT`], and the rare ones.
+    /// Those in [`KNOWN`].
+    Known,
+    /// One in [`FEW`] of the seeds in [`HUNT`].
     Few,
-    /// All.
+    /// All of these.
     All,
 }
 
@@ -180,22 +236,22 @@ fn judge_all(which: Vec<&'static Site>, passing: Passing) -> Vec<Verdict> {
 
 /// Runs the seeds of a round with all sites on, to find out which of them pass which sites.
 fn passing(round: Round) -> Passing {
-    let few = |seeds: u64| {
-        if round == Round::Few {
-            seeds.div_ceil(FEW)
-        } else {
-            seeds
-        }
+    let hunted = |one_in: u64| -> Vec<(&str, u64)> {
+        let seeds = |&(name, seeds): &(&'static str, u64)| {
+            (0..seeds.div_ceil(one_in)).map(move |seed| (name, seed))
+        };
+        HUNT.iter().flat_map(seeds).collect()
     };
-    let hunt = HUNT
-        .iter()
-        .flat_map(|&(name, seeds)| (0..few(seeds)).map(move |seed| (name, seed)));
-    // The rare ones first, because whoever needs them needs nothing else.
-    let all: Vec<(&'static Suite, u64)> = RARE
-        .iter()
-        .copied()
-        .chain(hunt)
-        .chain(LATE.iter().copied())
+    let wanted = match round {
+        Round::Known => {
+            let known: BTreeSet<_> = KNOWN.iter().map(|of| (of.1, of.2)).collect();
+            known.into_iter().collect()
+        }
+        Round::Few => hunted(FEW),
+        Round::All => hunted(1),
+    };
+    let suites = wanted.into_iter();
+    let all: Vec<(&'static Suite, u64)> = suites
         .filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, seed)))
         .collect();
     let (runs, found) = (
@@ -217,7 +273,9 @@ fn passing(round: Round) -> Passing {
         .into_iter()
         .zip(found.lock().expect("no panic under the lock").iter())
     {
-        for name in names {
+        let is_for =
+            |name: &str| round != Round::Known || KNOWN.contains(&(name, run.0.name, run.1));
+        for name in names.iter().filter(|name| is_for(name)) {
             let runs: &mut Vec<(&'static Suite, u64)> = passing.entry(name).or_default();
             if runs
                 .iter()
@@ -237,21 +295,17 @@ fn judge(site: &'static Site, runs: &[(&'static Suite, u64)]) -> Verdict {
     // of a suite that cannot notice it.
     let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
     let finds_soonest = |suite: &str| site.name().ends_with(".check") && DAMAGE.contains(&suite);
+    let mut rank = |suite: &'static Suite| {
+        let rank = ranks.entry(suite.name).or_default();
+        *rank += 1;
+        match finds_soonest(suite.name) {
+            true => *rank / 16,
+            false => *rank,
+        }
+    };
     let mut ranked: Vec<_> = runs
         .iter()
-        .map(|(suite, seed)| {
-            let rank = ranks.entry(suite.name).or_default();
-            *rank += 1;
-            (
-                if finds_soonest(suite.name) {
-                    *rank / 16
-                } else {
-                    *rank
-                },
-                *suite,
-                *seed,
-            )
-        })
+        .map(|&(suite, seed)| (rank(suite), suite, seed))
         .collect();
     ranked.sort_by_key(|(rank, ..)| *rank);
     let mut tried = 0;

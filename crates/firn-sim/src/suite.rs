@@ -37,21 +37,21 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "joint",
         about: "one cut through memory and files, anywhere in the whole engine, and again in its recovery",
-        seeds: Seeds::random(1600),
+        seeds: Seeds::random(800),
         weight: 70,
         run: joint::joint,
     },
     Suite {
         name: "partitions",
         about: "one cut of a database that is divided into partitions, and again in its recovery",
-        seeds: Seeds::random(60),
+        seeds: Seeds::random(40),
         weight: 40,
         run: joint::partitions,
     },
     Suite {
         name: "block_append",
         about: "one cut of a database with several levels whose tables grow, and again in its recovery",
-        seeds: Seeds::random(24),
+        seeds: Seeds::random(12),
         weight: 40,
         run: joint::block_append,
     },
@@ -114,7 +114,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "tlsm_joint",
         about: "one cut through a database whose tables are lists in persistent memory, and again in its recovery",
-        seeds: Seeds::random(400),
+        seeds: Seeds::random(100),
         weight: 40,
         run: joint::tlsm_joint,
     },
@@ -191,7 +191,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pmdb_joint",
         about: "one cut of ranges with stacks of tables, in up to 32 partitions, and again in its recovery",
-        seeds: Seeds::random(60),
+        seeds: Seeds::random(40),
         weight: 40,
         run: joint::pmdb_joint,
     },
@@ -240,21 +240,21 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "unsynced_ends",
         about: "unsynced ends of logs, lost in any order",
-        seeds: Seeds::random(24),
+        seeds: Seeds::random(12),
         weight: 12,
         run: recovery::unsynced_ends,
     },
     Suite {
         name: "io_countdown",
         about: "the n-th operation fails, once or for ever",
-        seeds: Seeds::random(1300),
+        seeds: Seeds::random(800),
         weight: 8,
         run: io::io_countdown,
     },
     Suite {
         name: "io_several",
         about: "several operations fail, none of them a sync: all goes on once the disk works",
-        seeds: Seeds::random(1300),
+        seeds: Seeds::random(800),
         weight: 8,
         run: io::io_several,
     },
@@ -282,7 +282,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "bit_exhaust",
         about: "one bit of every byte of a golden database",
-        seeds: Seeds::random(damage::ALL_SEEDS / 32),
+        seeds: Seeds::random(damage::ALL_SEEDS / 64),
         weight: 20,
         run: damage::bit_exhaust,
     },
@@ -296,7 +296,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "model",
         about: "random operations against a sorted map, with checkpoints, reopens and read-only opens",
-        seeds: Seeds::random(100),
+        seeds: Seeds::random(60),
         weight: 30,
         run: model::model,
     },
@@ -478,7 +478,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "lists_damage",
         about: "one bit of every byte of a pool with lists",
-        seeds: Seeds::list(pm::LIST_DAMAGE_SEEDS, pm::LIST_DAMAGE_SEEDS),
+        seeds: Seeds::list(6, pm::LIST_DAMAGE_SEEDS),
         weight: 2,
         run: pm::lists_damage,
     },
@@ -639,7 +639,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_torn_log",
         about: "the same, each 8-byte word by itself: log",
-        seeds: Seeds::list_then_random(3, 43),
+        seeds: Seeds::list_then_random(2, 43),
         weight: 7,
         run: pm::torn::<LogBuffer>,
     },
@@ -681,7 +681,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_torn_hot",
         about: "the same, each 8-byte word by itself: log and hot buffer",
-        seeds: Seeds::list_then_random(3, 57),
+        seeds: Seeds::list_then_random(2, 57),
         weight: 10,
         run: pm::torn::<LogBuffer<Hot>>,
     },
@@ -786,7 +786,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "kill9",
         about: "real processes with four writers, killed at random and at sites, also in recovery",
-        seeds: Seeds::random(4),
+        seeds: Seeds::random(2),
         weight: 40,
         run: kill9::kill9,
     },

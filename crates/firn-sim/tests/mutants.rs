@@ -36,7 +36,7 @@ fn each_site_that_is_off_is_noticed() {
     // Bypasses the capture of test output, so that the total is visible even on success.
     let _unseen = writeln!(
         std::io::stdout(),
-        "suite mutants: {} of {count} sites noticed; only in the long second round: {late:?}",
+        "suite mutants: {} of {count} sites noticed; only in the long last round: {late:?}",
         count - unnoticed.len(),
     );
     assert_eq!(verdicts.len(), count, "a verdict is missing");

@@ -8,7 +8,7 @@ use self::rig::{PROCESS, kinds};
 use firndb::{Backend, Db, Options, PmConfig, PmdbTuning, Profile};
 use std::path::Path;
 
-const KEYS: u32 = 1_500;
+const KEYS: u32 = 1_000;
 
 fn open(dir: &Path, profile: Profile, pool: bool) -> Db {
     let options = rig::options(dir, (profile, pool)).compression(firndb::Codec::None);
@@ -140,7 +140,7 @@ fn compact_range_ends_beside_writers() {
                     }
                 });
             }
-            for _ in 0..3 {
+            for _ in 0..2 {
                 db.compact().unwrap();
                 most.fetch_max(db.stats().levels[0].tables, Ordering::Relaxed);
             }
