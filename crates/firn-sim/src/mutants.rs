@@ -186,8 +186,8 @@ type Passing = BTreeMap<&'static str, Vec<(&'static Suite, u64)>>;
 /// once it is known.
 ///
 /// A site is first tried with the seed that noticed it before, then with a few seeds of each suite,
-/// because to find out which seeds pass which sites costs more than all verdicts. Only the sites that
-/// these do not notice are tried with all seeds.
+/// because to find out which seeds pass which sites costs more than all verdicts. Only the sites
+/// that these do not notice are tried with all seeds.
 pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict)) -> Vec<Verdict> {
     let (mut left, mut verdicts) = (which, Vec::new());
     for round in [Round::Known, Round::Few, Round::All] {
@@ -213,7 +213,7 @@ pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict)) -> Vec<Verdict> 
 /// The seeds with which sites are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Those in [`KNOWN`].
+    /// The seeds in [`KNOWN`].
     Known,
     /// One in [`FEW`] of the seeds in [`HUNT`].
     Few,
