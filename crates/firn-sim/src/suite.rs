@@ -478,7 +478,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "lists_damage",
         about: "one bit of every byte of a pool with lists",
-        seeds: Seeds::list(6, pm::LIST_DAMAGE_SEEDS),
+        seeds: Seeds::list(pm::LIST_DAMAGE_SEEDS, pm::LIST_DAMAGE_SEEDS),
         weight: 2,
         run: pm::lists_damage,
     },
@@ -639,7 +639,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_torn_log",
         about: "the same, each 8-byte word by itself: log",
-        seeds: Seeds::list_then_random(2, 43),
+        seeds: Seeds::list_then_random(3, 43),
         weight: 7,
         run: pm::torn::<LogBuffer>,
     },
@@ -716,7 +716,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_torn_placed",
         about: "the same, each 8-byte word by itself: logs in persistent memory",
-        seeds: Seeds::list_then_random(2, 43),
+        seeds: Seeds::list_then_random(3, 43),
         weight: 8,
         run: pm::torn::<LogBuffer<Placed>>,
     },
