@@ -25,6 +25,13 @@ pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
+/// Reads the `u16` at `at`; `None` if it does not lie in `bytes`.
+#[inline]
+pub fn get_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    let end = at.checked_add(2)?;
+    Some(u16::from_le_bytes(bytes.get(at..end)?.try_into().ok()?))
+}
+
 /// Reads the `u32` at `at`; `None` if it does not lie in `bytes`.
 #[inline]
 pub fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {

@@ -20,7 +20,7 @@ mod watched;
 #[cfg(not(shuttle))]
 pub use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 #[cfg(not(shuttle))]
-pub use parking_lot::{Condvar, Mutex, MutexGuard};
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
 pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 
@@ -29,7 +29,7 @@ pub use pointer::{ArcSwap, ArcSwapOption, Guard};
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 #[cfg(shuttle)]
-pub use watched::{Condvar, Mutex, MutexGuard};
+pub use watched::{Condvar, Mutex, MutexGuard, RwLock};
 
 pub use std::sync::atomic::Ordering;
 

@@ -314,8 +314,7 @@ fn copy_seconds(pool: &Pool, bytes: u64) -> Result<f64> {
 }
 
 fn context(cache_bytes: u64) -> TableContext {
-    let cache = BlockCache::new(cache_bytes, Limits::default().block_bytes);
-    TableContext::new(Arc::new(cache), Arc::default())
+    TableContext::new(Arc::new(BlockCache::new(cache_bytes)), Arc::default())
 }
 
 /// The result of `act` and the seconds that it took.

@@ -22,7 +22,7 @@ pub mod sites;
 pub mod sst;
 mod value;
 
-pub use cache::{BlockCache, Row};
+pub use cache::BlockCache;
 pub use context::{IfTreeGets, OpenBytes, PmGets, TableContext};
 pub use frozen_space::FrozenSpace;
 pub use value::{Pin, Value};

@@ -186,7 +186,7 @@ fn read_table(bytes: &[u8]) -> Result<()> {
         assert!(found.footer_offset + FOOTER_BYTES as u64 <= found.valid_len);
     }
     let context = TableContext::new(
-        Arc::new(BlockCache::new(CACHE_BYTES, 512)),
+        Arc::new(BlockCache::new(CACHE_BYTES)),
         Arc::new(IoCounters::default()),
     );
     let table = Arc::new(Sst::open(file, FileId(id), extent, context)?);

@@ -398,7 +398,7 @@ fn live_bytes(fs: &SimFs) -> BTreeMap<PathBuf, Vec<Range<u64>>> {
         );
         let extent = Sst::find_extent(&*file, id).unwrap();
         let context = TableContext::new(
-            Arc::new(BlockCache::new(0, 512)),
+            Arc::new(BlockCache::new(0)),
             Arc::new(IoCounters::default()),
         );
         Sst::open(file, id, extent, context)

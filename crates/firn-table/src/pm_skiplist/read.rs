@@ -221,7 +221,7 @@ impl List {
         Ok(Got::Found {
             tag,
             value: Value::owned(std::mem::take(&mut probe.value)),
-            row: None,
+            keeps_row: false,
         })
     }
 

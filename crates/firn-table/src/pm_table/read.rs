@@ -208,7 +208,7 @@ impl PmTable {
                 Ok(Got::Found {
                     tag,
                     value: Value::owned(value),
-                    row: None,
+                    keeps_row: false,
                 })
             }
             Found::Absent => Ok(missed),

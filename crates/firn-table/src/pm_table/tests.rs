@@ -519,7 +519,7 @@ fn what_can_be_read_is_salvaged() {
 
 /// A table's cost in lines of persistent memory a get, with the value's left out.
 fn lines(table: PmTable, keys: impl Iterator<Item = Vec<u8>>, value_bytes: u64) -> f64 {
-    let context = TableContext::new(Arc::new(BlockCache::new(1 << 20, 4096)), Arc::default());
+    let context = TableContext::new(Arc::new(BlockCache::new(1 << 20)), Arc::default());
     let table = table.counted_in(&context);
     let mut gets = 0;
     for key in keys {

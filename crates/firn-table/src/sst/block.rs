@@ -10,10 +10,8 @@
 //! 3. A block whose checksum matched may still be hostile. Every length is checked, and a bad one
 //!    means "damaged".
 
-use crate::value::Pin;
 use firn_base::coding::{Reader, get_u32, put_varint};
 use firn_base::key::{KEY_BYTES_MAX, Tag, shared_prefix_len};
-use firn_base::sync::{AtomicU64, Ordering as AtomicOrdering};
 use firn_fs::give_back_if_large;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -43,7 +41,7 @@ impl BlockBuilder {
     }
 
     /// Reserves room for one entry with `bytes` bytes of key and value.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
+    pub(super) fn reserve(&mut self, bytes: usize) {
         const HEADER_AND_RESTARTS: usize = 48;
         self.bytes.reserve_exact(bytes + HEADER_AND_RESTARTS);
     }
@@ -120,16 +118,19 @@ pub(super) fn around_value(key: &[u8], tag: Tag, value_len: usize) -> (Vec<u8>, 
     (head, [0, 0, 0, 0, 1, 0, 0, 0])
 }
 
-/// A decoded block, shared by its readers.
+/// A decoded block.
 pub struct Block {
     bytes: Box<[u8]>,
     restarts_at: usize,
     restarts: usize,
-    /// One bit, chosen by hash, per entry that a get found; one for entries that were found again;
-    /// one for cursors.
-    touched: AtomicU64,
-    /// The key for which it was read, and when: half of the key's hash, and half of an age.
-    read_for: AtomicU64,
+}
+
+/// A block in memory that someone else owns.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockView<'a> {
+    bytes: &'a [u8],
+    restarts_at: usize,
+    restarts: usize,
 }
 
 /// The result of a search in one block.
@@ -155,22 +156,16 @@ pub(super) struct RawEntry<'a> {
 impl Block {
     /// Takes `bytes` for a block; `None` if its restart array is not valid.
     pub fn new(bytes: Box<[u8]>) -> Option<Block> {
-        let count_at = bytes.len().checked_sub(4)?;
-        let restarts = get_u32(&bytes, count_at)? as usize;
-        let restarts_at = count_at.checked_sub(restarts.checked_mul(4)?)?;
-        (restarts > 0 && get_u32(&bytes, restarts_at)? == 0).then_some(Block {
+        let BlockView {
+            restarts_at,
+            restarts,
+            ..
+        } = BlockView::new(&bytes)?;
+        Some(Block {
             bytes,
             restarts_at,
             restarts,
-            touched: AtomicU64::new(0),
-            read_for: AtomicU64::new(0),
         })
-    }
-
-    /// True if there is only one entry.
-    pub(crate) fn has_one_entry(&self) -> bool {
-        self.entry(0)
-            .is_some_and(|first| first.value.end == self.restarts_at)
     }
 
     /// Bytes held.
@@ -183,52 +178,22 @@ impl Block {
         self.bytes.is_empty()
     }
 
-    /// Records a get of the key with this hash. True if it was found before, or another key with
-    /// the same bit was.
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     #[inline]
-    pub(super) fn touch(&self, hash: u64) -> bool {
-        self.set(1 << (hash % Self::AGAIN_BIT))
+    pub(crate) fn view(&self) -> BlockView<'_> {
+        BlockView {
+            bytes: &self.bytes,
+            restarts_at: self.restarts_at,
+            restarts: self.restarts,
+        }
     }
 
-    /// Records the key for which it enters the cache, and the age of the cache.
-    pub(super) fn begin(&self, hash: u64, age: u64) {
-        self.read_for
-            .store(hash << 32 | age & 0xffff_ffff, AtomicOrdering::Relaxed);
-    }
-
-    /// True if it was read for the key with this hash.
-    pub(super) fn was_read_for(&self, hash: u64) -> bool {
-        self.read_for.load(AtomicOrdering::Relaxed) >> 32 == hash & 0xffff_ffff
-    }
-
-    /// True if it was read recently: at most one unit of age ago.
-    pub(super) fn is_young(&self, age: u64) -> bool {
-        (age as u32).wrapping_sub(self.read_for.load(AtomicOrdering::Relaxed) as u32) <= 1
-    }
-
-    /// Records that a get found an entry again. True if that had happened before.
-    pub(super) fn touch_again(&self) -> bool {
-        self.set(1 << Self::AGAIN_BIT)
-    }
-
-    /// Records that a cursor reached it. True if that had happened before.
-    #[inline]
-    pub(super) fn touch_by_cursor(&self) -> bool {
-        self.set(1 << Self::CURSOR_BIT)
-    }
-
-    const AGAIN_BIT: u64 = 62;
-    const CURSOR_BIT: u64 = 63;
-
-    fn set(&self, bit: u64) -> bool {
-        // The bit is usually set already. A write would only take the cache line away from other
-        // threads.
-        let before = self.touched.load(AtomicOrdering::Relaxed);
-        before & bit != 0 || self.touched.fetch_or(bit, AtomicOrdering::Relaxed) & bit != 0
-    }
-
-    pub(super) fn restarts(&self) -> usize {
-        self.restarts
+    pub(crate) fn value(&self, range: &Range<usize>) -> &[u8] {
+        &self.bytes[range.clone()]
     }
 
     /// The offset where the entries end.
@@ -236,19 +201,43 @@ impl Block {
         self.restarts_at
     }
 
-    /// The offset of restart point `i`; `None` if it is out of bounds.
-    pub(super) fn restart(&self, i: usize) -> Option<usize> {
-        let at = get_u32(&self.bytes, self.restarts_at + i * 4)? as usize;
-        (at < self.restarts_at).then_some(at)
+    /// Searches for the newest entry of `key` at or below `tag`. `None` if the block is damaged.
+    pub fn get(&self, key: &[u8], tag: Tag) -> Option<Lookup> {
+        self.view().get(key, tag)
+    }
+}
+
+impl<'a> BlockView<'a> {
+    /// Takes `bytes` for a block; `None` if its restart array is not valid.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<BlockView<'a>> {
+        let count_at = bytes.len().checked_sub(4)?;
+        let restarts = get_u32(bytes, count_at)? as usize;
+        let restarts_at = count_at.checked_sub(restarts.checked_mul(4)?)?;
+        (restarts > 0 && get_u32(bytes, restarts_at)? == 0).then_some(BlockView {
+            bytes,
+            restarts_at,
+            restarts,
+        })
     }
 
-    pub(crate) fn value(&self, range: &Range<usize>) -> &[u8] {
+    pub(crate) fn value(&self, range: &Range<usize>) -> &'a [u8] {
         &self.bytes[range.clone()]
+    }
+
+    pub(super) fn restarts(&self) -> usize {
+        self.restarts
+    }
+
+    /// The offset of restart point `i`; `None` if it is out of bounds.
+    pub(super) fn restart(&self, i: usize) -> Option<usize> {
+        let at = get_u32(self.bytes, self.restarts_at + i * 4)? as usize;
+        (at < self.restarts_at).then_some(at)
     }
 
     /// The entry at `at`; `None` if it does not fit the block.
     #[inline]
-    pub(super) fn entry(&self, at: usize) -> Option<RawEntry<'_>> {
+    pub(super) fn entry(&self, at: usize) -> Option<RawEntry<'a>> {
         let mut reader = Reader::new(self.bytes.get(at..self.restarts_at)?);
         let shared = reader.varint_max(KEY_BYTES_MAX)?;
         let rest_len = reader.varint_max(KEY_BYTES_MAX)?;
@@ -290,7 +279,7 @@ impl Block {
     /// more than that with its predecessor is before the target too. One that shares less is after
     /// it. One that shares exactly that (or nothing, as at a restart point, where the key is whole)
     /// is decided by its own bytes.
-    pub fn get(&self, key: &[u8], tag: Tag) -> Option<Lookup> {
+    pub(crate) fn get(&self, key: &[u8], tag: Tag) -> Option<Lookup> {
         let mut at = self.restart_before(key, tag)?;
         let mut matched = 0;
         while at < self.restarts_at {
@@ -318,12 +307,6 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         give_back_if_large(&mut self.bytes);
-    }
-}
-
-impl Pin for Block {
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        &self.bytes[at..at + len]
     }
 }
 

@@ -74,7 +74,7 @@ impl BlockIter {
             self.at = self.block.entries_end();
             return Ok(());
         }
-        let entry = self.block.entry(at).ok_or(Damaged)?;
+        let entry = self.block.view().entry(at).ok_or(Damaged)?;
         if entry.shared > self.key.len() {
             return Err(Damaged);
         }
@@ -99,7 +99,8 @@ impl BlockIter {
     pub(super) fn last(&mut self) -> Result<(), Damaged> {
         let restart = self
             .block
-            .restart(self.block.restarts() - 1)
+            .view()
+            .restart(self.block.view().restarts() - 1)
             .ok_or(Damaged)?;
         self.read_restart(restart)?;
         while self.next < self.block.entries_end() {
@@ -117,10 +118,10 @@ impl BlockIter {
         let here = self.at;
         let mut restart = 0;
         // The last restart point before the current entry.
-        let (mut low, mut high) = (0, self.block.restarts());
+        let (mut low, mut high) = (0, self.block.view().restarts());
         while low < high {
             let middle = low + (high - low) / 2;
-            let at = self.block.restart(middle).ok_or(Damaged)?;
+            let at = self.block.view().restart(middle).ok_or(Damaged)?;
             if at < here {
                 restart = at;
                 low = middle + 1;
@@ -141,7 +142,7 @@ impl BlockIter {
 
     /// Moves to the first entry at or after (key, tag).
     pub(super) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<(), Damaged> {
-        let restart = self.block.restart_before(key, tag).ok_or(Damaged)?;
+        let restart = self.block.view().restart_before(key, tag).ok_or(Damaged)?;
         self.read_restart(restart)?;
         while self.valid() && compare(&self.key, self.tag, key, tag) == Ordering::Less {
             self.next()?;

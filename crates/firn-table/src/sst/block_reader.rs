@@ -7,12 +7,12 @@
 //!
 //! Thread safety: `Send + Sync`; readers share it without a lock.
 
-use super::block::{Block, Lookup};
+use super::block::{Block, BlockView, Lookup};
 use super::compress::Codec;
 use super::index::BlockHandle;
 use super::read::Query;
 use crate::admission::Admission;
-use crate::cache::{BlockCache, Row};
+use crate::cache::BlockCache;
 use crate::context::TableContext;
 use crate::sites;
 use crate::value::Value;
@@ -44,8 +44,8 @@ pub enum BlockGot {
         tag: Tag,
         /// Its value.
         value: Value,
-        /// The row to keep if this is the newest entry of the key.
-        row: Option<Row>,
+        /// True if the entry is to be kept as a row, if it is the newest of the key.
+        keeps_row: bool,
     },
     /// Neither this block nor a later one of its run has an entry that the read point sees.
     Absent {
@@ -74,11 +74,40 @@ pub struct PendingRead {
     pending: Pending,
 }
 
-/// A block loaded for a get.
-struct Loaded {
-    block: Arc<Block>,
+/// What a search of a block found.
+struct Searched {
+    /// `None` if the block is damaged.
+    entry: Option<Entry>,
+    /// The size of the block in bytes.
+    block_bytes: usize,
     /// True if it was not in the cache.
     read: bool,
+}
+
+enum Entry {
+    Found(Tag, Value),
+    Absent,
+    PastEnd,
+}
+
+impl Searched {
+    // Inlined, because its result is large, and would be copied once more.
+    #[inline(always)]
+    fn of(bytes: &[u8], query: &Query<'_>, read: bool) -> Searched {
+        let search = || {
+            let block = BlockView::new(bytes)?;
+            Some(match block.get(query.key, Tag::seek(query.seqno))? {
+                Lookup::Found(tag, range) => Entry::Found(tag, Value::copied(block.value(&range))),
+                Lookup::Absent => Entry::Absent,
+                Lookup::PastEnd => Entry::PastEnd,
+            })
+        };
+        Searched {
+            entry: search(),
+            block_bytes: bytes.len(),
+            read,
+        }
+    }
 }
 
 impl BlockReader {
@@ -107,15 +136,14 @@ impl BlockReader {
     /// `Corruption` and `Io`, naming the file.
     #[inline]
     pub fn get(&self, handle: &BlockHandle, query: &Query<'_>) -> Result<BlockGot> {
-        let loaded = match self.cached_for_get(handle.offset, query) {
-            Some(block) => Loaded { block, read: false },
+        let searched = match self.search_cached(handle.offset, query) {
+            Some(searched) => searched,
             None => {
                 let block = self.read(handle, Cause::UserRead)?;
-                self.leave_for_get(handle, &block, query);
-                Loaded { block, read: true }
+                self.search_read(handle, &block, query)
             }
         };
-        self.search(handle, loaded, query)
+        self.answer(handle, searched, query)
     }
 
     /// Like [`BlockReader::get`], but starts a read instead of waiting for it.
@@ -123,9 +151,8 @@ impl BlockReader {
     /// # Errors
     /// As `get`.
     pub fn begin_get(&self, handle: &BlockHandle, query: &Query<'_>) -> Result<BlockStep> {
-        if let Some(block) = self.cached_for_get(handle.offset, query) {
-            let found = self.search(handle, Loaded { block, read: false }, query);
-            return found.map(BlockStep::Done);
+        if let Some(searched) = self.search_cached(handle.offset, query) {
+            return self.answer(handle, searched, query).map(BlockStep::Done);
         }
         let len = handle.stored_len as usize;
         self.context.counters.read(Cause::UserRead, len);
@@ -143,36 +170,57 @@ impl BlockReader {
         let user = self.context.counters.begin_user_read();
         let buf = pending.wait()?;
         drop(user);
-        let block = Arc::new(self.decode(&handle, buf.bytes())?);
-        self.leave_for_get(&handle, &block, query);
-        self.search(&handle, Loaded { block, read: true }, query)
+        let block = self.decode(&handle, buf.bytes())?;
+        let searched = self.search_read(&handle, &block, query);
+        self.answer(&handle, searched, query)
     }
 
     // Inlined, because its answer is large, and would be copied once more.
     #[inline(always)]
-    fn search(&self, handle: &BlockHandle, at: Loaded, query: &Query<'_>) -> Result<BlockGot> {
-        let (key, read) = (query.key, at.read);
-        let lookup = at.block.get(key, Tag::seek(query.seqno));
-        match lookup.ok_or_else(|| self.damaged(handle.offset, "entries in order"))? {
-            Lookup::Found(tag, range) => {
-                let keeps = self.keeps_row(handle.offset, &at, query, key.len() + range.len());
-                let row = keeps.then(|| Row::of(&at.block, key, tag, range.clone()));
-                let value = Value::pinned(at.block, range.start, range.len());
-                Ok(BlockGot::Found { tag, value, row })
+    fn answer(&self, handle: &BlockHandle, of: Searched, query: &Query<'_>) -> Result<BlockGot> {
+        let read = of.read;
+        let damaged = || self.damaged(handle.offset, "entries in order");
+        match of.entry.ok_or_else(damaged)? {
+            Entry::Found(tag, value) => {
+                let bytes = query.key.len() + value.len();
+                let keeps_row = match (read, self.leaves_block(handle.offset, query)) {
+                    (_, false) => true,
+                    (true, true) => false,
+                    (false, true) => self.keeps_row(handle.offset, query, of.block_bytes, bytes),
+                };
+                Ok(BlockGot::Found {
+                    tag,
+                    value,
+                    keeps_row,
+                })
             }
-            Lookup::Absent => Ok(BlockGot::Absent { read }),
-            Lookup::PastEnd => Ok(BlockGot::PastEnd { read }),
+            Entry::Absent => Ok(BlockGot::Absent { read }),
+            Entry::PastEnd => Ok(BlockGot::PastEnd { read }),
         }
     }
 
-    /// Looks up a block in the cache for a get. If a row is kept instead, the lookup does not
+    /// Searches a block in place if it is cached. If a row is kept instead, the lookup does not
     /// protect the block from eviction.
     #[inline]
-    fn cached_for_get(&self, offset: u64, query: &Query<'_>) -> Option<Arc<Block>> {
-        match self.leaves_block(offset, query) {
-            true => self.context.cache.get(self.id, offset),
-            false => self.context.cache.look(self.id, offset),
+    fn search_cached(&self, offset: u64, query: &Query<'_>) -> Option<Searched> {
+        let keeps_row = !self.leaves_block(offset, query);
+        let search = |bytes: &[u8]| Searched::of(bytes, query, false);
+        self.context
+            .cache
+            .search(self.id, offset, keeps_row, search)
+    }
+
+    /// Searches a block that was read, and caches it if [`BlockReader::leaves_block`] says so.
+    fn search_read(&self, handle: &BlockHandle, block: &Block, query: &Query<'_>) -> Searched {
+        let (offset, cache) = (handle.offset, &self.context.cache);
+        if self.leaves_block(offset, query) {
+            if query.rows && Admission::is_sampled(self.id, offset) {
+                let admission = cache.admission();
+                admission.began(self.id, offset, query.hash, cache.age());
+            }
+            cache.insert(self.id, offset, block.bytes());
         }
+        Searched::of(block.bytes(), query, true)
     }
 
     /// True if a get caches the block at `offset`: if the caller keeps no rows, if blocks are
@@ -184,36 +232,21 @@ impl BlockReader {
             || Admission::is_sampled(self.id, offset)
     }
 
-    /// Caches a block read by a get, if [`BlockReader::leaves_block`] says so.
-    fn leave_for_get(&self, handle: &BlockHandle, block: &Arc<Block>, query: &Query<'_>) {
-        let offset = handle.offset;
-        if self.leaves_block(offset, query) {
-            block.touch(query.hash);
-            block.begin(query.hash, self.context.cache.age());
-            self.context.cache.insert(self.id, offset, block.clone());
-        }
-    }
-
-    /// True if the entry of `bytes` bytes found in a block is to be kept as a row.
-    fn keeps_row(&self, offset: u64, at: &Loaded, query: &Query<'_>, bytes: usize) -> bool {
-        if !self.leaves_block(offset, query) {
-            return true;
-        }
-        if at.read || !query.rows {
+    /// True if the entry of `bytes` bytes, found in a cached block of `block_bytes`, is to be kept
+    /// as a row.
+    fn keeps_row(&self, offset: u64, query: &Query<'_>, block_bytes: usize, bytes: usize) -> bool {
+        if !query.rows {
             return false;
         }
-        let again = at.block.touch(query.hash);
-        if Admission::is_sampled(self.id, offset) && at.block.is_young(self.context.cache.age()) {
-            let (admission, cost) = (self.context.cache.admission(), BlockCache::cost);
-            match at.block.was_read_for(query.hash) {
-                true if at.block.touch_again() => {}
-                true => admission.found_again(cost(at.block.len()), cost(bytes)),
-                false if again => {}
-                false => admission.found_another(),
-            }
+        let cache = &self.context.cache;
+        if Admission::is_sampled(self.id, offset) {
+            let (block, entry) = (BlockCache::cost(block_bytes), BlockCache::cost(bytes));
+            let at = (self.id, offset);
+            let admission = cache.admission();
+            admission.found(at, query.hash, cache.age(), block, entry);
         }
         // A row beside its cached block must be much smaller to be worth it.
-        again && 2 * bytes < at.block.len()
+        2 * bytes < block_bytes && cache.was_looked_up_before(query.hash)
     }
 
     /// The block, from the cache or the file.
@@ -228,11 +261,11 @@ impl BlockReader {
     pub(super) fn load_missed(&self, handle: &BlockHandle, cause: Cause) -> Result<Arc<Block>> {
         let loaded = self.read(handle, cause)?;
         let cache = &self.context.cache;
-        cache.insert(self.id, handle.offset, loaded.clone());
-        Ok(loaded)
+        cache.insert(self.id, handle.offset, loaded.bytes());
+        Ok(Arc::new(loaded))
     }
 
-    fn read(&self, handle: &BlockHandle, cause: Cause) -> Result<Arc<Block>> {
+    fn read(&self, handle: &BlockHandle, cause: Cause) -> Result<Block> {
         let len = handle.stored_len as usize;
         let counters = &self.context.counters;
         counters.read(cause, len);
@@ -244,11 +277,11 @@ impl BlockReader {
             // A thread keeps its buffer forever, so a large block gets a buffer of its own.
             let mut buf = IoBuf::default();
             read(&mut buf)?;
-            return self.decode_own(handle, buf).map(Arc::new);
+            return self.decode_own(handle, buf);
         }
         SCRATCH.with_borrow_mut(|scratch| {
             read(scratch)?;
-            self.decode(handle, scratch.bytes()).map(Arc::new)
+            self.decode(handle, scratch.bytes())
         })
     }
 

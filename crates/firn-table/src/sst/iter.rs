@@ -12,7 +12,6 @@ use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
 use super::read::Sst;
 use super::window::Window;
-use crate::admission::Admission;
 use crate::value::Value;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
@@ -71,6 +70,8 @@ pub struct SstIter {
     at_large: bool,
     /// The number of blocks in the last read of the current scan.
     ahead: usize,
+    /// The blocks that the last read brought beyond its first, and that the cursor has yet to reach.
+    read_ahead: Range<usize>,
     /// The number of blocks since the cursor was positioned, all forward; 0 if it moved back, or
     /// streams.
     walked: usize,
@@ -98,6 +99,7 @@ impl SstIter {
             lazy_above,
             at_large,
             ahead,
+            read_ahead: 0..0,
             walked,
             stop,
             stream,
@@ -226,15 +228,9 @@ impl SstIter {
             .map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
     }
 
-    /// The value under the cursor, pinned. REQUIRES: `valid`.
+    /// A copy of the value under the cursor. REQUIRES: `valid`.
     pub fn pinned(&self) -> Value {
-        match &self.cursor {
-            Some(cursor) => {
-                let range = cursor.value_range();
-                Value::pinned(cursor.block().clone(), range.start, range.len())
-            }
-            None => Value::owned(Vec::new()),
-        }
+        Value::copied(self.value())
     }
 
     /// Moves to the first entry.
@@ -424,15 +420,15 @@ impl SstIter {
             self.end_walk();
             (self.ahead, self.walked) = (0, usize::from(!backward));
         }
-        let context = self.table.context();
+        let was_read_ahead = self.was_read_ahead(block);
+        let cache = &self.table.context().cache;
         let (id, offset) = (self.table.id(), self.table.index().handle(block).offset);
-        if let Some(found) = context.cache.get(id, offset) {
-            if Admission::is_sampled(id, offset)
-                && found.is_young(context.cache.age())
-                && !found.touch_by_cursor()
-            {
-                context.cache.admission().found_another();
-            }
+        let found = match was_read_ahead {
+            true => cache.get_read_ahead(id, offset),
+            false => cache.get(id, offset),
+        };
+        if let Some(found) = found {
+            cache.admission().reached(id, offset, cache.age());
             return Ok(found);
         }
         self.ahead = match backward {
@@ -442,10 +438,21 @@ impl SstIter {
                 .readahead()
                 .next_read(self.walked.saturating_sub(1), self.ahead),
         };
-        match self.table.run_within_bytes(block, self.ahead) {
+        let count = self.table.run_within_bytes(block, self.ahead);
+        self.read_ahead = block + 1..block + count;
+        match count {
             1 => self.table.load_missed(block, Cause::UserRead),
             count => self.table.load_run(block, count),
         }
+    }
+
+    /// True if this cursor read the block ahead. Each block once.
+    fn was_read_ahead(&mut self, block: usize) -> bool {
+        let was = self.read_ahead.contains(&block);
+        if was {
+            self.read_ahead.start = block + 1;
+        }
+        was
     }
 
     fn end_walk(&self) {

@@ -45,26 +45,19 @@ impl Sst {
     /// Loads `count` blocks into the cache, with all reads in flight at the same time. Returns the
     /// first.
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
-        let cached = |block| {
-            self.context()
-                .cache
-                .peek(self.id(), self.index().handle(block).offset)
-                .is_some()
-        };
+        let cache = &self.context().cache;
+        let cached = |block| cache.has(self.id(), self.index().handle(block).offset);
         let mut wanted: Vec<usize> = (first..first + count)
             .filter(|&block| block == first || !cached(block))
             .collect();
         let reads = stretches(self.index(), &mut wanted, READER_GAP);
         let mut found = None;
         let mut keep = |block: usize, stored: &[u8]| -> Result<()> {
-            let decoded = Arc::new(self.decode(block, stored)?);
-            self.context().cache.insert(
-                self.id(),
-                self.index().handle(block).offset,
-                decoded.clone(),
-            );
+            let decoded = self.decode(block, stored)?;
+            let offset = self.index().handle(block).offset;
+            cache.insert(self.id(), offset, decoded.bytes());
             if block == first {
-                found = Some(decoded);
+                found = Some(Arc::new(decoded));
             }
             Ok(())
         };

@@ -17,7 +17,6 @@ use super::layout::{FOOTER_BYTES, FilterKind, Footer, Handle};
 use super::properties::Properties;
 use super::readahead::Readahead;
 use super::summary::{BlockSummary, summaries};
-use crate::cache::Row;
 use crate::context::{OpenBytes, TableContext};
 use crate::mechanisms;
 use crate::sites;
@@ -96,8 +95,8 @@ pub enum Got {
         tag: Tag,
         /// Its value.
         value: Value,
-        /// The row to keep if this is the newest entry of the key.
-        row: Option<Row>,
+        /// True if the entry is to be kept as a row, if it is the newest of the key.
+        keeps_row: bool,
     },
 }
 
@@ -427,7 +426,15 @@ impl Sst {
     #[inline(never)]
     fn get_from(&self, block: usize, query: &Query<'_>) -> Result<Got> {
         match self.reader.get(&self.index.handle(block), query)? {
-            BlockGot::Found { tag, value, row } => Ok(Got::Found { tag, value, row }),
+            BlockGot::Found {
+                tag,
+                value,
+                keeps_row,
+            } => Ok(Got::Found {
+                tag,
+                value,
+                keeps_row,
+            }),
             BlockGot::Absent { read } => Ok(Got::Missed { read }),
             past_end @ BlockGot::PastEnd { .. } => self.follow(block, past_end, query),
         }
@@ -489,7 +496,17 @@ impl Sst {
         let mut any_read = false;
         loop {
             match found {
-                BlockGot::Found { tag, value, row } => return Ok(Got::Found { tag, value, row }),
+                BlockGot::Found {
+                    tag,
+                    value,
+                    keeps_row,
+                } => {
+                    return Ok(Got::Found {
+                        tag,
+                        value,
+                        keeps_row,
+                    });
+                }
                 BlockGot::Absent { read } => {
                     let read = any_read || read;
                     return Ok(Got::Missed { read });

@@ -46,7 +46,7 @@ fn entries(seed: u64, keys: u64) -> Vec<Entry> {
 
 fn context() -> TableContext {
     TableContext::new(
-        Arc::new(BlockCache::new(64 << 10, 512)),
+        Arc::new(BlockCache::new(64 << 10)),
         Arc::new(IoCounters::default()),
     )
 }
@@ -324,7 +324,7 @@ fn reads_per_get() {
     let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
     let file = open_file(&OsFs::new(), &dir.path().join("t"), OpenMode::ReadDirect).unwrap();
     let context = TableContext::new(
-        Arc::new(BlockCache::new(0, 512)),
+        Arc::new(BlockCache::new(0)),
         Arc::new(IoCounters::default()),
     );
     let table = Sst::open(file, FileId(7), meta.extent, context.clone()).unwrap();
@@ -365,27 +365,33 @@ fn gets_in_blocks_of(block_bytes: usize) {
     let (meta, _) = build_with(&dir.path().join("t"), &all, Codec::None, &limits);
     let file = open_file(&OsFs::new(), &dir.path().join("t"), OpenMode::ReadDirect).unwrap();
     let context = TableContext::new(
-        Arc::new(BlockCache::new(64 << 20, 512)),
+        Arc::new(BlockCache::new(64 << 20)),
         Arc::new(IoCounters::default()),
     );
     let table = Sst::open(file, FileId(7), meta.extent, context.clone()).unwrap();
+    // An empty shard counts no lookups.
+    (0..100).for_each(|at| drop(context.cache.insert_value(FileId(1), at, b"v")));
     let get_with = |i: usize, rows: bool| {
-        let key = &all[i].0;
         let before = context.counters.get(Cause::UserRead).1;
-        let Got::Found { value, row, .. } = table
-            .get(&Query {
-                rows,
-                ..Query::new(key, SeqNo::MAX)
-            })
-            .unwrap()
+        let query = Query {
+            rows,
+            ..Query::new(&all[i].0, SeqNo::MAX)
+        };
+        // As a reader that keeps rows does first. Here none are kept.
+        assert!(
+            context
+                .cache
+                .get_row(query.key, query.hash, Tag(0))
+                .is_none()
+        );
+        let Got::Found {
+            value, keeps_row, ..
+        } = table.get(&query).unwrap()
         else {
             panic!("key {i} is there");
         };
         assert_eq!(value, all[i].2);
-        (
-            context.counters.get(Cause::UserRead).1 > before,
-            row.is_some(),
-        )
+        (context.counters.get(Cause::UserRead).1 > before, keeps_row)
     };
     let get = |i| get_with(i, true);
     // Scattered keys: each is read and returned as a row, except for the sample, which is returned

@@ -16,9 +16,9 @@ use crate::mechanisms;
 use firn_base::count::Counter;
 use firn_base::key::Kind;
 use firn_base::{Result, SeqNo, Tag};
+use firn_table::Value;
 use firn_table::pm_btree::{HOT_LOG, TreeStore, ValueAddress, View};
 use firn_table::sst::{Got, Query};
-use firn_table::{Row, Value};
 use std::sync::Arc;
 
 /// The trees and the state that belongs to them.
@@ -105,26 +105,32 @@ impl Trees {
     ) -> Result<Got> {
         if !query.rows {
             let value = self.values.finish(pending)?;
-            let row = None;
-            return Ok(Got::Found { tag, value, row });
+            return Ok(Got::Found {
+                tag,
+                value,
+                keeps_row: false,
+            });
         }
-        let (value, keep) = self.values.finish_once(pending)?;
-        let row = keep.then(|| Row::new(query.key, tag, &value));
-        Ok(Got::Found { tag, value, row })
+        let (value, keeps_row) = self.values.finish_once(pending)?;
+        Ok(Got::Found {
+            tag,
+            value,
+            keeps_row,
+        })
     }
 
     fn read(&self, query: &Query<'_>, tag: Tag, address: Option<ValueAddress>) -> Result<Got> {
         let (seqno, tag) = (tag.seqno(), as_put(tag));
-        let (value, row) = match address {
-            None => (Value::owned(Vec::new()), None),
-            Some(address) if query.rows => {
-                let (value, keep) = self.values.get_once(address, seqno)?;
-                let row = keep.then(|| Row::new(query.key, tag, &value));
-                (value, row)
-            }
-            Some(address) => (self.values.get(address, seqno)?, None),
+        let (value, keeps_row) = match address {
+            None => (Value::owned(Vec::new()), false),
+            Some(address) if query.rows => self.values.get_once(address, seqno)?,
+            Some(address) => (self.values.get(address, seqno)?, false),
         };
-        Ok(Got::Found { tag, value, row })
+        Ok(Got::Found {
+            tag,
+            value,
+            keeps_row,
+        })
     }
 
     fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {

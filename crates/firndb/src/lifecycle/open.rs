@@ -259,10 +259,7 @@ fn open_tables(
     options: &Options,
     budget: &Budget,
 ) -> Arc<TableCache> {
-    let cache = Arc::new(BlockCache::new(
-        budget.block_cache_bytes,
-        options.limits.block_bytes,
-    ));
+    let cache = Arc::new(BlockCache::new(budget.block_cache_bytes));
     // A read-only open keeps tables open regardless of memory, because a concurrent writer may
     // remove the files at any time.
     let tables_max = tables_max(options);

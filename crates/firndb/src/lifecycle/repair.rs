@@ -316,10 +316,7 @@ impl Repair {
         let next = next.max(known.as_ref().map_or(FileId(0), |known| known.next_file_id));
         let mut compaction = CompactionContext::new(&files, &counters, options, budget, next);
         compaction.sst.owner.log_id = last_log;
-        let cache = Arc::new(BlockCache::new(
-            budget.block_cache_bytes,
-            options.limits.block_bytes,
-        ));
+        let cache = Arc::new(BlockCache::new(budget.block_cache_bytes));
         Ok(Repair {
             files,
             options: options.clone(),

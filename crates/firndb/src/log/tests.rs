@@ -135,7 +135,7 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
     let buffer = Arc::new(Memtable::new(4 << 20, LOG));
     let issued = append_to(&buffer, &mut log, &mut Seed::new(5), 40, false);
     let counters = Arc::new(IoCounters::default());
-    let cache = Arc::new(firn_table::BlockCache::new(4 << 20, 512));
+    let cache = Arc::new(firn_table::BlockCache::new(4 << 20));
     let values = ValueLogs::new(files.clone(), counters.clone(), cache, false);
     let mut iter = buffer.iter();
     iter.first();
@@ -226,7 +226,7 @@ fn a_value_is_its_entrys_alone() {
     };
     let (of_a, of_b) = (bytes[framed(a.0)].to_vec(), bytes[framed(b.0)].to_vec());
     let values = || {
-        let cache = Arc::new(firn_table::BlockCache::new(1 << 20, 512));
+        let cache = Arc::new(firn_table::BlockCache::new(1 << 20));
         ValueLogs::new(files.clone(), Arc::default(), cache, false)
     };
     assert_eq!(values().get(a.0, a.1).unwrap(), b"first value");

@@ -198,8 +198,16 @@ impl TreeRun {
         loop {
             if let Some(got) = last.take() {
                 let read = match got {
-                    BlockGot::Found { tag, value, row } => {
-                        return Ok(Got::Found { tag, value, row });
+                    BlockGot::Found {
+                        tag,
+                        value,
+                        keeps_row,
+                    } => {
+                        return Ok(Got::Found {
+                            tag,
+                            value,
+                            keeps_row,
+                        });
                     }
                     BlockGot::Absent { read } => {
                         candidates.skip_run();

@@ -215,8 +215,14 @@ impl<'a> Search<'a> {
         got: Got,
     ) -> Option<(Layer, Tag, Value)> {
         match got {
-            Got::Found { tag, value, row } => {
-                self.state.keep_row(&self.query, row);
+            Got::Found {
+                tag,
+                value,
+                keeps_row,
+            } => {
+                if keeps_row {
+                    self.state.keep_row(&self.query, tag, &value);
+                }
                 return Some((layer, tag, value));
             }
             // A block from the cache cost nothing that a compaction could save.

@@ -33,7 +33,7 @@ use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{SeqNo, Tag};
 use firn_table::sst::hash;
-use firn_table::{BlockCache, Row, Value};
+use firn_table::{BlockCache, Value};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl RowCache {
     /// `seqno`. It may be newer than the caller's state.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
-        self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
+        self.cache.get_row(key, hash, Tag::seek(seqno))
     }
 
     /// True if a reader that searched every sequence number in `searched`, except the first,
@@ -81,10 +81,17 @@ impl RowCache {
     }
 
     /// Keeps the newest entry of a key, as found by a reader that searched `searched`.
-    pub(crate) fn keep(&self, searched: &RangeInclusive<SeqNo>, hash: u64, row: Row) {
+    pub(crate) fn keep(
+        &self,
+        searched: &RangeInclusive<SeqNo>,
+        key: &[u8],
+        hash: u64,
+        tag: Tag,
+        value: &[u8],
+    ) {
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
         if self.may_bring(searched) {
-            self.cache.insert_row(hash, row);
+            self.cache.insert_row(key, hash, tag, value);
         }
     }
 
@@ -124,17 +131,13 @@ impl RowCache {
                 Some(Kind::Put) => newest.value(),
                 _ => &[],
             };
-            let row = || Row::new(newest.key(), newest.tag(), value);
-            // A row is a copy, so none is made that the cache would refuse.
-            let is_admitted = self.cache.admits(newest.key().len() + value.len());
+            let (key, tag) = (newest.key(), newest.tag());
+            // Hot values stay in persistent memory.
+            let is_kept = was_read && keeps_found && !newest.is_hot();
             if self.cache.has_row(hash) {
-                match is_admitted {
-                    true => self.cache.replace_row(hash, row()),
-                    false => self.cache.remove_row(hash),
-                }
-            } else if is_admitted && was_read && keeps_found && !newest.is_hot() {
-                // Hot values stay in persistent memory.
-                self.cache.insert_row(hash, row());
+                self.cache.replace_row(key, hash, tag, value);
+            } else if is_kept {
+                self.cache.insert_row(key, hash, tag, value);
             }
         }
     }
@@ -325,15 +328,16 @@ mod tests {
 
     #[test]
     fn rows_are_brought_from_the_newest_state() {
-        let cache = Arc::new(BlockCache::new(1 << 20, 4096));
+        let cache = Arc::new(BlockCache::new(1 << 20));
         let rows = RowCache::new(cache, SeqNo(5), true);
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
         let get = |seqno| {
             rows.get(key, hash, SeqNo(seqno))
                 .map(|(_, value)| value.to_vec())
         };
-        let row = Row::new(key, tag, b"v");
-        let keep = |from, through| rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, row.clone());
+        let keep = |from, through| {
+            rows.keep(&(SeqNo(from)..=SeqNo(through)), key, hash, tag, b"v");
+        };
         keep(5, 4);
         assert_eq!(get(9), None, "brought by one who sees not all");
         keep(2, 4);
@@ -351,11 +355,8 @@ mod tests {
         rows.follow(&flushed);
         assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");
         let bring = |from, through| {
-            rows.keep(
-                &(SeqNo(from)..=SeqNo(through)),
-                hash,
-                Row::new(key, tag, b"other"),
-            );
+            let searched = SeqNo(from)..=SeqNo(through);
+            rows.keep(&searched, key, hash, tag, b"other");
             get(9)
         };
         assert_eq!(

@@ -27,9 +27,9 @@ use crate::read::table_run::{TableCache, TableRun};
 use crate::upper::Upper;
 use firn_base::key::Kind;
 use firn_base::{FileId, SeqNo, Tag};
+use firn_table::Value;
 use firn_table::if_tree::IfTree;
 use firn_table::sst::Query;
-use firn_table::{Row, Value};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -334,12 +334,12 @@ impl ReadState {
             .is_some_and(|rows| rows.may_bring(&unflushed.searched(seqno)))
     }
 
-    /// Keeps the entry that a get found, if any.
+    /// Keeps the entry that a get found, if that get keeps rows.
     #[inline]
-    pub(crate) fn keep_row(&self, query: &Query<'_>, found: Option<Row>) {
-        if let (Some(row), Some(rows)) = (found, &self.rows) {
+    pub(crate) fn keep_row(&self, query: &Query<'_>, tag: Tag, value: &[u8]) {
+        if let Some(rows) = self.rows.as_ref().filter(|_| query.rows) {
             let searched = self.unflushed(query.key).searched(query.seqno);
-            rows.keep(&searched, query.hash, row);
+            rows.keep(&searched, query.key, query.hash, tag, value);
         }
     }
 
@@ -348,8 +348,7 @@ impl ReadState {
         // A key whose tombstone was dropped is absent for readers that see the deletion, and the
         // deletion is not above this number.
         let through = self.unflushed(query.key).flushed_through;
-        let row = || Row::new(query.key, Tag::new(through, Kind::Delete), &[]);
-        self.keep_row(query, query.rows.then(row));
+        self.keep_row(query, Tag::new(through, Kind::Delete), &[]);
     }
 
     /// The approximate number of keys that have a value at `visible`. Each version counts as one,

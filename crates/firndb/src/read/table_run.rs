@@ -368,7 +368,7 @@ impl TableCache {
     pub(crate) fn of_test() -> Arc<TableCache> {
         let fs = firn_fs::SimFs::new(1);
         let files = Files::of_test(&fs, std::path::Path::new("/nowhere"), [0; 16]);
-        let cache = Arc::new(firn_table::BlockCache::new(0, 512));
+        let cache = Arc::new(firn_table::BlockCache::new(0));
         let context = TableContext::new(cache, Arc::default());
         let bounds = TableCacheBounds::ONE;
         Arc::new(TableCache::new(Arc::new(files), context, &bounds))

@@ -26,7 +26,7 @@ struct Tables {
 }
 
 fn context() -> TableContext {
-    let cache = Arc::new(BlockCache::new(64 << 10, 512));
+    let cache = Arc::new(BlockCache::new(64 << 10));
     TableContext::new(cache, Arc::new(IoCounters::default()))
 }
 

@@ -13,7 +13,7 @@ fn options(codec: Codec) -> SstOptions {
 }
 
 fn context_without_cache() -> TableContext {
-    let cache = Arc::new(BlockCache::new(0, 512));
+    let cache = Arc::new(BlockCache::new(0));
     TableContext::new(cache, Arc::new(IoCounters::default()))
 }
 

@@ -171,7 +171,7 @@ fn lost_records(
 
 /// The highest sequence number in table `id`; `None` if the table is not whole.
 fn newest_of(files: &Files, id: FileId, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
-    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
+    let context = TableContext::new(Arc::new(BlockCache::new(0)), counters.clone());
     let read = files
         .open(FileName::Table(id), OpenMode::Read)
         .and_then(|file| {

@@ -1,0 +1,341 @@
+//! The block cache: blocks by (file, offset), rows by the hash of their key, and values of logs by
+//! (log, offset). Bounded by bytes.
+//!
+//! (file, offset) identifies a block forever, because an append never reuses the offset of a block
+//! that was read. So an entry may be old but never wrong, and blocks that a compaction leaves clean
+//! stay cached.
+//!
+//! A row is a single entry. With a skewed workload, a reader wants one entry of most blocks, and
+//! several times more rows than blocks fit into the same memory. The owner of a row defines its
+//! meaning and how long it is valid. `admission.rs` decides whether a get inserts its row or its
+//! block here.
+//!
+//! Entries are bytes in memory that the cache owns ([`log`]), so what it counts is what the process
+//! has. Readers copy what they need, and keep nothing of it from being used again. `shard.rs` has
+//! the policy, and `docs/design/cache.md` what it was chosen from.
+//!
+//! Thread safety: `Send + Sync`. A lookup takes the lock of one shard for reading.
+
+mod index;
+mod log;
+mod shard;
+
+use crate::admission::Admission;
+use crate::sst::Block;
+use crate::value::Value;
+use firn_base::coding::{get_u16, get_u64};
+use firn_base::count::Counter;
+use firn_base::exec::give_way;
+use firn_base::seed::mix;
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
+use firn_base::{FileId, Tag};
+use index::Hash;
+use log::{HEADER_BYTES, Kind};
+use shard::Shard;
+use std::sync::Arc;
+
+/// Marks a value of a log, as opposed to a block of a table. No file has an id with this bit.
+const VALUE: u64 = 1 << 62;
+/// Marks the hash of a row.
+const ROW: u64 = 1 << 63;
+/// Units of age in the time it takes to fill the cache once.
+const AGES_A_FILL: u64 = 8;
+
+/// The maximum size of a shard in bytes: what a place in it can address. There are many shards
+/// because a thread that is preempted while it holds a shard's lock keeps the others out of that
+/// shard. Their number depends only on the cache's size, so evictions are the same on any machine.
+const SHARD_BYTES: u64 = 16 << 20;
+/// The bytes by which a shard shrinks at a time, because readers wait meanwhile.
+const RESIZE_STEP: u64 = 256 << 10;
+/// The minimum number of entries for which the cache, and a shard, must have room.
+const FEW: u64 = 8;
+const FEW_OF_SHARD: u64 = 4;
+
+/// (file, offset) of a block, in front of its bytes.
+const BLOCK_HEADER_BYTES: usize = 16;
+/// The tag of a row and the length of its key, in front of key and value.
+const ROW_HEADER_BYTES: usize = 10;
+/// The approximate bytes of an entry in the index.
+const INDEX_BYTES: usize = 12;
+
+/// The blocks shared by all readers of a database. Sharded. Each shard is a cache of its own, so a
+/// thread that shrinks all of them can yield between two shards.
+pub struct BlockCache {
+    shards: Box<[Shard]>,
+    bytes_max: AtomicU64,
+    hits: Counter,
+    misses: Counter,
+    /// True if a row was ever inserted.
+    has_rows: AtomicBool,
+    /// Bytes inserted by gets and cursors so far.
+    brought: AtomicU64,
+    admission: Admission,
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        let shards = bytes.div_ceil(SHARD_BYTES).max(1);
+        let shard = |_| Shard::new(bytes.div_ceil(shards));
+        Self {
+            shards: (0..shards).map(shard).collect(),
+            bytes_max: AtomicU64::new(bytes),
+            hits: Counter::default(),
+            misses: Counter::default(),
+            has_rows: AtomicBool::new(false),
+            brought: AtomicU64::new(0),
+            admission: Admission::default(),
+        }
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> (&Shard, Hash) {
+        let shard = ((hash >> 32) * self.shards.len() as u64) >> 32;
+        (&self.shards[shard as usize], Hash(hash as u32))
+    }
+
+    #[inline]
+    fn shard_of_block(&self, file: FileId, offset: u64) -> (&Shard, Hash) {
+        self.shard(mix(mix(file.0).rotate_left(5) ^ offset))
+    }
+
+    #[inline]
+    fn shard_of_row(&self, hash: u64) -> (&Shard, Hash) {
+        self.shard(mix(hash ^ ROW))
+    }
+
+    /// Calls `read` with the bytes of the block at `offset` of `file`, if cached. If `counts`, this
+    /// is an access, which protects the block from eviction.
+    #[inline]
+    fn read_block<R>(
+        &self,
+        (file, offset): (FileId, u64),
+        counts: bool,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let (shard, hash) = self.shard_of_block(file, offset);
+        let mut read = Some(read);
+        shard.read(hash, Kind::Block, counts, |payload| {
+            let (header, bytes) = payload.split_at_checked(BLOCK_HEADER_BYTES)?;
+            let is_it = get_u64(header, 0)? == file.0 && get_u64(header, 8)? == offset;
+            is_it.then(|| read.take()).flatten().map(|read| read(bytes))
+        })
+    }
+
+    fn count(&self, is_hit: bool) {
+        let counter = if is_hit { &self.hits } else { &self.misses };
+        counter.add(1);
+    }
+
+    /// A copy of the block at `offset` of `file`, if cached.
+    pub fn get(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
+        let found = self.read_block((file, offset), true, copy_of_block);
+        self.count(found.is_some());
+        found.flatten()
+    }
+
+    /// As [`BlockCache::get`], for a reader that had the block read ahead itself. No access, because
+    /// that reader would find the block whatever stays in the cache.
+    pub(crate) fn get_read_ahead(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
+        let found = self.peek(file, offset);
+        self.count(found.is_some());
+        found
+    }
+
+    /// A copy of the block at `offset` of `file`, if cached, for a reader that reads it only once.
+    /// Counts as neither hit nor miss and does not affect eviction.
+    pub(crate) fn peek(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
+        self.read_block((file, offset), false, copy_of_block)
+            .flatten()
+    }
+
+    /// True if the block at `offset` of `file` is cached. Does not affect eviction.
+    pub fn has(&self, file: FileId, offset: u64) -> bool {
+        self.read_block((file, offset), false, |_| ()).is_some()
+    }
+
+    /// Calls `search` with the bytes of the block at `offset` of `file`, if cached. If the reader
+    /// keeps a row of what it finds there instead, as `keeps_row` says, this is no access.
+    #[inline]
+    pub(crate) fn search<R>(
+        &self,
+        file: FileId,
+        offset: u64,
+        keeps_row: bool,
+        search: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let found = self.read_block((file, offset), !keeps_row, search);
+        self.count(found.is_some());
+        found
+    }
+
+    /// The newest entry of `key`, if there is a row for its hash that is of this key and whose tag
+    /// is not above `tag`. A missing row does not count as a miss, because its block is looked up
+    /// next.
+    #[inline]
+    pub fn get_row(&self, key: &[u8], hash: u64, tag: Tag) -> Option<(Tag, Value)> {
+        let (shard, hash) = self.shard_of_row(hash);
+        let found = shard.read(hash, Kind::Row, true, |payload| {
+            let its_tag = Tag(get_u64(payload, 0)?);
+            let key_len = usize::from(get_u16(payload, 8)?);
+            let (its_key, value) = payload.get(ROW_HEADER_BYTES..)?.split_at_checked(key_len)?;
+            let is_it = its_tag <= tag && its_key == key;
+            is_it.then(|| (its_tag, Value::copied(value)))
+        })?;
+        self.hits.add(1);
+        Some(found)
+    }
+
+    /// True if a row of the key with this hash is cached. Does not affect eviction.
+    pub fn has_row(&self, hash: u64) -> bool {
+        let (shard, hash) = self.shard_of_row(hash);
+        shard.read(hash, Kind::Row, false, |_| Some(())).is_some()
+    }
+
+    /// True if the row of the key with this hash was looked up before, not counting the last lookup.
+    pub(crate) fn was_looked_up_before(&self, hash: u64) -> bool {
+        let (shard, hash) = self.shard_of_row(hash);
+        shard.frequency(hash) > 1
+    }
+
+    /// Inserts an entry as the row of its key, if the cache admits it.
+    pub fn insert_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
+        let Some(header) = self.row_header(key, tag, value) else {
+            return;
+        };
+        if !self.has_rows() {
+            self.has_rows.store(true, Ordering::Release);
+        }
+        self.brought
+            .fetch_add(Self::cost(key.len() + value.len()), Ordering::Relaxed);
+        let (shard, hash) = self.shard_of_row(hash);
+        shard.insert(hash, Kind::Row, &[&header, key, value]);
+    }
+
+    /// Replaces the row with this hash, if still cached. A row that the cache does not admit is
+    /// removed.
+    pub fn replace_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
+        let header = self.row_header(key, tag, value);
+        let (shard, hash) = self.shard_of_row(hash);
+        match header {
+            Some(header) => shard.replace(hash, Kind::Row, &[&header, key, value]),
+            None => drop(shard.remove(hash, Kind::Row)),
+        }
+    }
+
+    /// The header of a row, if the cache admits it.
+    fn row_header(&self, key: &[u8], tag: Tag, value: &[u8]) -> Option<[u8; ROW_HEADER_BYTES]> {
+        let key_len = u16::try_from(key.len()).ok()?;
+        let mut header = [0; ROW_HEADER_BYTES];
+        header[..8].copy_from_slice(&tag.0.to_le_bytes());
+        header[8..].copy_from_slice(&key_len.to_le_bytes());
+        self.admits(key.len() + value.len()).then_some(header)
+    }
+
+    /// True if there may be a row. If not, none need be replaced.
+    pub fn has_rows(&self) -> bool {
+        self.has_rows.load(Ordering::Acquire)
+    }
+
+    /// True if rows serve gets better than blocks, as observed so far.
+    pub fn prefers_rows(&self) -> bool {
+        !self.admission.prefers_blocks()
+    }
+
+    /// The observations of cached blocks.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// The age of the cache, in units of [`AGES_A_FILL`] per fill.
+    pub(crate) fn age(&self) -> u64 {
+        AGES_A_FILL * self.brought.load(Ordering::Relaxed)
+            / self.bytes_max.load(Ordering::Relaxed).max(1)
+    }
+
+    /// The cost of an entry of `bytes` bytes, in bytes.
+    pub(crate) fn cost(bytes: usize) -> u64 {
+        (bytes + HEADER_BYTES + BLOCK_HEADER_BYTES + INDEX_BYTES) as u64
+    }
+
+    /// The value at `offset` of `log`, if cached. Otherwise counts a miss, because the value is
+    /// read next.
+    pub fn get_value(&self, log: FileId, offset: u64) -> Option<Value> {
+        let at = (FileId(log.0 | VALUE), offset);
+        let found = self.read_block(at, true, Value::copied);
+        self.count(found.is_some());
+        found
+    }
+
+    /// True if the value at `offset` of `log` is cached. For a caller that will ask for it later.
+    pub fn has_value(&self, log: FileId, offset: u64) -> bool {
+        self.has(FileId(log.0 | VALUE), offset)
+    }
+
+    /// Inserts the value at `offset` of `log` and returns it.
+    pub fn insert_value(&self, log: FileId, offset: u64, value: &[u8]) -> Value {
+        self.insert(FileId(log.0 | VALUE), offset, value);
+        Value::copied(value)
+    }
+
+    /// True if the cache takes an entry of `bytes` bytes. It takes none of which it, or a shard,
+    /// could hold only a few.
+    pub fn admits(&self, bytes: usize) -> bool {
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        let of_shard = bytes_max / self.shards.len() as u64 / FEW_OF_SHARD;
+        bytes as u64 <= (bytes_max / FEW).min(of_shard)
+    }
+
+    /// Inserts a block if the cache admits it, evicting others if needed.
+    pub fn insert(&self, file: FileId, offset: u64, block: &[u8]) {
+        if !self.admits(block.len()) {
+            return;
+        }
+        self.brought
+            .fetch_add(Self::cost(block.len()), Ordering::Relaxed);
+        let (shard, hash) = self.shard_of_block(file, offset);
+        let (file, offset) = (file.0.to_le_bytes(), offset.to_le_bytes());
+        shard.insert(hash, Kind::Block, &[&file, &offset, block]);
+    }
+
+    /// Changes the capacity to `bytes`, evicting blocks if needed.
+    pub fn resize(&self, bytes: u64) {
+        // Each shard is locked for this, so a negligible change is not worth it.
+        let now = self.bytes_max.load(Ordering::Relaxed);
+        if bytes.abs_diff(now) <= now / 128 {
+            return;
+        }
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+        // More than a shard can address is not used.
+        let of_shard = (bytes / self.shards.len() as u64).min(SHARD_BYTES);
+        for shard in &self.shards {
+            while !shard.resize(of_shard, RESIZE_STEP) {
+                give_way();
+            }
+            give_way();
+        }
+    }
+
+    /// Removes a block that will not be looked up again. True if it was cached.
+    pub fn remove(&self, file: FileId, offset: u64) -> bool {
+        let (shard, hash) = self.shard_of_block(file, offset);
+        shard.remove(hash, Kind::Block)
+    }
+
+    /// (hits, misses) so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.hits.get(), self.misses.get())
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(Shard::bytes).sum()
+    }
+}
+
+fn copy_of_block(bytes: &[u8]) -> Option<Arc<Block>> {
+    Block::new(bytes.into()).map(Arc::new)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! A shard of the cache: two queues of entries, and the policy that decides what stays.
+//!
+//! ```text
+//!   insert --> window --> contest --> main --+
+//!                            |         ^     | oldest
+//!                            v         +-----+ more often asked for, a byte
+//!                          gone              +--> gone
+//! ```
+//! 1. A new entry is appended to the window, a twentieth of the memory. There it can be found again
+//!    although nothing is known of it.
+//! 2. The oldest entry of a full window contests its place with the oldest of main. The one that
+//!    was asked for less often, for each byte, goes. Main's oldest entries that win are moved to its
+//!    head, so main is a clock (Corbato 1968), and the contest is that of TinyLFU (Einziger,
+//!    Friedman and Manes 2017). A candidate whose bytes were spared twice has lost.
+//! 3. Lookups count, whether they find an entry or not. Counts are halved after [`ACCESSES`] lookups
+//!    an entry. A window with more than its share of the hits shows that what is asked for has changed:
+//!    then they are halved [`CHECKS`] times in each lookup an entry, until it has not.
+//! 4. Made smaller, a shard drops what is hardly asked for, and spares four times as much.
+//!
+//! Thread safety: a lookup takes the shard's lock for reading, and counts with relaxed atomics.
+
+use super::index::{Hash, Index};
+use super::log::{Entry, Kind, Place, Queue, Segments};
+use firn_base::sync::{AtomicU64, Ordering, RwLock};
+
+/// The window's part of a shard's memory.
+const WINDOW: u64 = 20;
+/// The lookups for each entry after which counts are halved.
+const ACCESSES: u64 = 64;
+/// The checks in the time of one lookup for each entry.
+const CHECKS: u64 = 8;
+/// The bytes that main's oldest entries may win against a candidate, in the candidate's bytes.
+const SPARED: u64 = 2;
+/// The bytes that are spared when the shard is made smaller, in bytes to go.
+const SPARED_MAX: u64 = 4;
+
+/// Segments that the limits of the queues leave free: each queue may have an unused rest at its head
+/// and one that its tail has passed.
+const SEGMENTS_FREE: u64 = 4;
+
+/// A shard.
+pub(super) struct Shard {
+    state: RwLock<State>,
+    /// Lookups that were counted, and in the upper half those of them that found an entry.
+    lookups: AtomicU64,
+    /// Those that found it in the window.
+    window_hits: AtomicU64,
+}
+
+struct State {
+    index: Index,
+    segments: Segments,
+    window: Queue,
+    main: Queue,
+    bytes_max: u64,
+    /// The counters of the shard at the last check, and lookups since the counts were halved.
+    checked: Lookups,
+    since_halved: u64,
+    /// The running mean of the frequencies for each MiB of what contests dropped from main.
+    dropped: u64,
+}
+
+/// Counted lookups.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lookups {
+    all: u64,
+    hits: u64,
+    window_hits: u64,
+}
+
+const HIT: u64 = 1 << 32;
+
+impl Shard {
+    /// An empty shard of at most `bytes`.
+    pub(super) fn new(bytes: u64) -> Shard {
+        Shard {
+            state: RwLock::new(State::new(bytes)),
+            lookups: AtomicU64::new(0),
+            window_hits: AtomicU64::new(0),
+        }
+    }
+
+    /// Calls `read` with the payloads of entries with this hash until it returns something. If
+    /// `counts`, this is an access.
+    #[inline]
+    pub(super) fn read<R>(
+        &self,
+        hash: Hash,
+        kind: Kind,
+        counts: bool,
+        mut read: impl FnMut(&[u8]) -> Option<R>,
+    ) -> Option<R> {
+        let state = self.state.read();
+        let mut found = None;
+        let place = state.index.find(hash, |place| {
+            let entry = state.entry_at(place, hash, kind);
+            found = entry.and_then(|entry| read(state.segments.payload(&entry)));
+            found.is_some()
+        });
+        if counts {
+            state.index.count(hash);
+            let add = if place.is_some() { HIT + 1 } else { 1 };
+            self.lookups.fetch_add(add, Ordering::Relaxed);
+            if place.is_some_and(|place| state.segments.is_in_window(place)) {
+                self.window_hits.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        drop(state);
+        found
+    }
+
+    /// How often the entry with this hash was looked up lately.
+    pub(super) fn frequency(&self, hash: Hash) -> u64 {
+        self.state.read().index.frequency(hash)
+    }
+
+    /// Inserts an entry in place of the one with the same hash.
+    pub(super) fn insert(&self, hash: Hash, kind: Kind, parts: &[&[u8]]) {
+        let lookups = self.lookups();
+        let mut state = self.state.write();
+        state.age(lookups);
+        state.remove(hash, kind);
+        state.insert(hash, kind, parts);
+    }
+
+    /// Replaces the entry with the same hash, if there is one, and leaves it where it is in its
+    /// queue if it has the same length.
+    pub(super) fn replace(&self, hash: Hash, kind: Kind, parts: &[&[u8]]) {
+        let mut state = self.state.write();
+        if let Some(entry) = state.find(hash, kind) {
+            match entry.len == parts.iter().map(|part| part.len()).sum() {
+                true => state.segments.overwrite(&entry, parts),
+                false => {
+                    state.drop_entry(&entry);
+                    state.insert(hash, kind, parts);
+                }
+            }
+        }
+    }
+
+    /// Removes the entry with this hash. True if there was one.
+    pub(super) fn remove(&self, hash: Hash, kind: Kind) -> bool {
+        self.state.write().remove(hash, kind)
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> u64 {
+        self.state.read().bytes()
+    }
+
+    /// Changes the most bytes that it may hold, or, if it holds more, comes closer to that by
+    /// `step`. False if it must be called again.
+    pub(super) fn resize(&self, bytes: u64, step: u64) -> bool {
+        let mut state = self.state.write();
+        state.bytes_max = bytes.max(state.bytes().saturating_sub(step));
+        state.fit(0);
+        state.bytes_max == bytes
+    }
+
+    fn lookups(&self) -> Lookups {
+        let both = self.lookups.load(Ordering::Relaxed);
+        Lookups {
+            all: both % HIT,
+            hits: both / HIT,
+            window_hits: self.window_hits.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Lookups {
+    fn since(self, before: Lookups) -> Lookups {
+        // Each half may have wrapped around.
+        let since = |now: u64, before: u64| now.wrapping_sub(before) % HIT;
+        Lookups {
+            all: since(self.all, before.all),
+            hits: since(self.hits, before.hits),
+            window_hits: self.window_hits.wrapping_sub(before.window_hits),
+        }
+    }
+
+    /// True if the window, with this share of the memory, has more of the hits than chance
+    /// explains.
+    fn window_has_more_than(self, share: f64) -> bool {
+        const DEVIATIONS: f64 = 4.0;
+        let expected = self.hits as f64 * share;
+        let deviation = (expected * (1.0 - share)).sqrt();
+        self.window_hits as f64 > expected + DEVIATIONS * deviation
+    }
+}
+
+impl State {
+    fn new(bytes_max: u64) -> State {
+        State {
+            index: Index::new(bytes_max),
+            segments: Segments::new(bytes_max),
+            window: Queue::window(),
+            main: Queue::default(),
+            bytes_max,
+            checked: Lookups::default(),
+            since_halved: 0,
+            dropped: 0,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.segments.bytes() + self.index.bytes()
+    }
+
+    /// The bytes that the queues may take.
+    fn queues_max(&self) -> u64 {
+        let free = SEGMENTS_FREE * self.segments.segment_bytes() as u64;
+        self.bytes_max.saturating_sub(self.index.bytes() + free)
+    }
+
+    fn window_max(&self) -> u64 {
+        self.queues_max() / WINDOW
+    }
+
+    #[inline]
+    fn entry_at(&self, place: Place, hash: Hash, kind: Kind) -> Option<Entry> {
+        let entry = self.segments.entry(place);
+        entry.filter(|entry| entry.hash == hash && entry.kind == kind)
+    }
+
+    fn find(&self, hash: Hash, kind: Kind) -> Option<Entry> {
+        let is_it = |place| self.entry_at(place, hash, kind).is_some();
+        let place = self.index.find(hash, is_it)?;
+        self.segments.entry(place)
+    }
+
+    fn remove(&mut self, hash: Hash, kind: Kind) -> bool {
+        let found = self.find(hash, kind);
+        found.inspect(|entry| self.drop_entry(entry)).is_some()
+    }
+
+    fn drop_entry(&mut self, entry: &Entry) {
+        self.index.remove(entry.hash, entry.place);
+        self.segments.remove(entry);
+    }
+
+    /// Halves the counts if it is time.
+    fn age(&mut self, now: Lookups) {
+        let since = now.since(self.checked);
+        let entries = self.index.entries() as u64;
+        if since.all * CHECKS < entries {
+            return;
+        }
+        self.checked = now;
+        self.since_halved += since.all;
+        let held = self.window.bytes() + self.main.bytes();
+        let share = self.window.bytes() as f64 / held.max(1) as f64;
+        if since.window_has_more_than(share) || self.since_halved >= ACCESSES * entries {
+            self.index.halve();
+            self.since_halved = 0;
+        }
+    }
+
+    /// Inserts an entry, of which there is none yet.
+    fn insert(&mut self, hash: Hash, kind: Kind, parts: &[&[u8]]) {
+        if self.index.is_to_be_rebuilt() {
+            self.rebuild_index();
+        }
+        let size = Entry::size_of(parts.iter().map(|part| part.len()).sum());
+        self.fit(size as u64);
+        let place = self.segments.append(&mut self.window, hash, kind, parts);
+        self.enter(hash, place);
+    }
+
+    /// Puts an entry that was appended at `place` into the index.
+    fn enter(&mut self, hash: Hash, place: Option<Place>) {
+        let Some(place) = place else { return };
+        let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
+        if !self.index.insert(hash, place, hash_of)
+            && let Some(entry) = self.segments.entry(place)
+        {
+            self.segments.remove(&entry);
+        }
+    }
+
+    fn rebuild_index(&mut self) {
+        let mut index = self.index.resized();
+        let queues = [&self.window, &self.main];
+        for entry in queues
+            .into_iter()
+            .flat_map(|queue| self.segments.entries(queue))
+        {
+            let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
+            let _is_in = index.insert(entry.hash, entry.place, hash_of);
+        }
+        self.index = index;
+    }
+
+    /// Makes room for `size` bytes in the window, and everything fit into the limits.
+    fn fit(&mut self, size: u64) {
+        while self.window.bytes() + size > self.window_max().max(size)
+            && let Some(candidate) = self.segments.pop(&mut self.window)
+        {
+            self.contest(&candidate);
+        }
+        let window = self.window_max().max(self.window.bytes() + size);
+        let main_max = self.queues_max().saturating_sub(window);
+        if self.main.bytes() > main_max {
+            self.shrink(main_max);
+        }
+        if self.bytes() + self.segments.alone(size) > self.bytes_max {
+            self.segments.drop_spare();
+        }
+    }
+
+    /// Decides between an entry that leaves the window and the oldest ones of main.
+    fn contest(&mut self, candidate: &Entry) {
+        if candidate.kind == Kind::Gone {
+            return;
+        }
+        let size = candidate.size() as u64;
+        let frequency = self.index.frequency(candidate.hash);
+        let main_max = self.queues_max() - self.window_max();
+        let mut spared = 0;
+        while self.main.bytes() + size > main_max
+            && let Some(oldest) = self.segments.pop(&mut self.main)
+        {
+            if oldest.kind == Kind::Gone {
+                continue;
+            }
+            let its_frequency = self.index.frequency(oldest.hash);
+            if frequency * oldest.size() as u64 > its_frequency * size {
+                let for_a_mib = (its_frequency << 20) / oldest.size() as u64;
+                self.dropped = (15 * self.dropped + for_a_mib) / 16;
+                self.drop_entry(&oldest);
+                continue;
+            }
+            self.move_to_main(&oldest);
+            spared += oldest.size() as u64;
+            if spared >= SPARED * size {
+                self.drop_entry(candidate);
+                return;
+            }
+        }
+        self.move_to_main(candidate);
+    }
+
+    fn move_to_main(&mut self, entry: &Entry) {
+        match self.segments.move_to(&mut self.main, entry) {
+            Some(place) => self.index.replace(entry.hash, entry.place, place),
+            None => self.drop_entry(entry),
+        }
+    }
+
+    /// Drops entries of main until it has at most `bytes`.
+    fn shrink(&mut self, bytes: u64) {
+        let mut may_spare = SPARED_MAX * (self.main.bytes() - bytes);
+        while self.main.bytes() > bytes
+            && let Some(oldest) = self.segments.pop(&mut self.main)
+        {
+            let size = oldest.size() as u64;
+            if oldest.kind == Kind::Gone {
+            } else if may_spare >= size
+                && (self.index.frequency(oldest.hash) << 20) / size > self.dropped
+            {
+                may_spare -= size;
+                self.move_to_main(&oldest);
+            } else {
+                self.drop_entry(&oldest);
+            }
+        }
+    }
+}
