@@ -88,13 +88,17 @@ pub(crate) fn measure_here(candidate: &Candidate, value_bytes: usize) -> Result<
     let found: Vec<u64> = (0..numbers)
         .filter(|number| library.look(&Key::new(*number)).is_some())
         .collect();
-    let entries = found.len().max(1) as u64;
+    if found.is_empty() {
+        let message = format!("{} keeps no row of {value_bytes} bytes", candidate.name);
+        return Err(Error::invalid(message));
+    }
+    let entries = found.len() as u64;
     let beside = after as f64 - before as f64 - (entries * entry_bytes) as f64;
     let (library, found) = (Arc::<dyn Library>::from(library), Arc::new(found));
     Ok(Some(Costs {
         candidate: candidate.name.to_owned(),
         value_bytes,
-        entries: found.len() as u64,
+        entries,
         overhead_bytes_an_entry: beside / entries as f64,
         ns_a_hit_1_thread: ns_a_hit(&library, &found, 1)?,
         ns_a_hit_4_threads: ns_a_hit(&library, &found, 4)?,
@@ -103,9 +107,6 @@ pub(crate) fn measure_here(candidate: &Candidate, value_bytes: usize) -> Result<
 
 /// The time for [`HITS`] hits of each of `threads` threads, for one hit.
 fn ns_a_hit(library: &Arc<dyn Library>, found: &Arc<Vec<u64>>, threads: u64) -> Result<f64> {
-    if found.is_empty() {
-        return Ok(f64::NAN);
-    }
     let barrier = Arc::new(Barrier::new(threads as usize + 1));
     let mut running = Vec::new();
     for thread in 0..threads {

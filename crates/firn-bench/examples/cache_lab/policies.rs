@@ -183,9 +183,9 @@ impl Policy for S3Fifo {
 }
 
 /// A window of 1 % in front of a segmented LRU of 20 % on probation and 80 % protected (Einziger
-/// et al., ACM TOS 2017, section 4). An entry that leaves the window stays only if it was asked for
+/// et al., "TinyLFU", ACM TOS 2017). An entry that leaves the window stays only if it was asked for
 /// more often than all entries together that it would displace (Einziger et al., "Lightweight
-/// Robust Size Aware Cache Management", ACM TOS 2022, section 3).
+/// Robust Size Aware Cache Management", ACM TOS 2022).
 pub(crate) struct WTinyLfu {
     window_max: u64,
     main_max: u64,
@@ -333,8 +333,8 @@ impl Arc {
         }
     }
 
-    /// Removes ghosts until those of `queue` and its entries have at most `bytes_max`, and all
-    /// queues twice the capacity.
+    /// Removes ghosts until the entries used once and their ghosts have at most the capacity, and
+    /// all entries and ghosts twice the capacity.
     fn forget(&mut self) {
         while self.queues.bytes(ONCE) + self.queues.bytes(ONCE_GHOST) > self.capacity
             && let Some(place) = self.queues.back(ONCE_GHOST)

@@ -3,14 +3,15 @@
 use crate::candidates::{CANDIDATES, Room};
 use crate::options::Options;
 use crate::policies::{Lru, Policy};
+use crate::sketch::Sketch;
 use crate::trace::{Scale, Trace, plans, recorded};
 use crate::{optimum, replay};
 use firn_base::seed::Seed;
 use std::collections::VecDeque;
 
 const SCALE: Scale = Scale {
-    keys: 10_000,
-    gets: 120_000,
+    keys: 8_000,
+    gets: 80_000,
 };
 
 fn made(name: &str) -> Trace {
@@ -41,7 +42,7 @@ fn no_cache_holds_more_than_its_capacity() {
             let checked_one_in = if candidate.is_library() { 1000 } else { 1 };
             let mut policy = candidate.policy(room(&trace));
             let mut most = 0;
-            for (number, get) in trace.gets.iter().take(60_000).enumerate() {
+            for (number, get) in trace.gets.iter().take(40_000).enumerate() {
                 policy.get(get.key, get.bytes);
                 if number % checked_one_in == 0 {
                     most = most.max(policy.bytes());
@@ -100,6 +101,21 @@ fn a_scan_does_not_wash_out_what_is_used_often() {
         let (before, behind) = (misses(&before, name), misses(&behind, name));
         assert!(behind < before * 1.1, "{name}: {before}, then {behind}");
     }
+}
+
+#[test]
+fn a_sketch_never_counts_too_few_and_ages() {
+    const KEYS: u64 = 100;
+    let mut sketch = Sketch::new(KEYS as usize);
+    let notes = (0..KEYS).flat_map(|key| (0..key % 16).map(move |_| key));
+    let (aged, kept) = (10 * KEYS, notes.clone().count() as u64);
+    notes.for_each(|key| sketch.note(key));
+    for key in 0..KEYS {
+        assert!(sketch.count(key) >= key % 16, "{key}");
+    }
+    assert!(sketch.count(15) == 15 && kept < aged);
+    (kept..aged).for_each(|_| sketch.note(KEYS));
+    assert!((7..15).contains(&sketch.count(15)));
 }
 
 #[test]

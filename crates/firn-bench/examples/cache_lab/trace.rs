@@ -228,7 +228,7 @@ fn beside_scans(scale: Scale, theta: f64) -> Trace {
     let mut seed = Seed::new(SEED);
     let (mut next, mut left) = (0, 0);
     let mut get = |number: u64| {
-        if number % SCAN_ONE_IN > 0 {
+        if !number.is_multiple_of(SCAN_ONE_IN) {
             return skewed.get(&mut seed);
         }
         if left == 0 {
