@@ -95,12 +95,13 @@ fn run(options: &Options) -> Result<Report> {
     if !names.iter().any(|name| options.wants_trace(name)) {
         return Err(nothing("--of", names));
     }
-    for plan in plans.iter().filter(|plan| options.wants_trace(plan.name)) {
-        traces.push(replay_all(plan.name, &plan.make(scale), &candidates));
-    }
+    // First, so that a wrong file is reported at once.
     if let Some(path) = recorded.filter(|_| options.wants_trace(RECORDED)) {
         let trace = trace::recorded(path)?;
         traces.push(replay_all(RECORDED, &trace, &candidates));
+    }
+    for plan in plans.iter().filter(|plan| options.wants_trace(plan.name)) {
+        traces.push(replay_all(plan.name, &plan.make(scale), &candidates));
     }
     let mut costs = Vec::new();
     let libraries = candidates.iter().filter(|candidate| candidate.is_library());
