@@ -1,20 +1,22 @@
 //! The index of a shard: where each entry is, and how often keys were asked for.
 //!
 //! ```text
-//! bucket    slot: u32 x 15 | strays: u32    one cache line
-//!           count: u4 x 128                 the line beside it
-//! slot      tag: 9 bits | place: 23 bits    0 if free
+//! bucket    slot: u32 x 15 | strays: u32         one cache line
+//!           count: u4 x 15 | history: u4 x 112   the line beside it
+//! slot      tag: 9 bits | place: 23 bits         0 if free
 //! ```
 //! 1. A hash has two buckets. Its entry is in the first one unless that was full. If both are full,
-//!    another entry moves to its other bucket. The first bucket
-//!    counts such strays, so most lookups of absent keys read one line.
-//! 2. The counts of all keys of a bucket, cached or not, share its second line. A key has one count
-//!    in each quarter of the line, and its frequency is at most the smallest of the four: a
-//!    count-min sketch (Cormode and Muthukrishnan 2005), blocked by cache lines. An access raises
-//!    only the smallest ones, up to 15.
+//!    another entry moves to its other bucket. The first bucket counts such strays, so most lookups
+//!    of absent keys read one line.
+//! 2. Each entry has a count of its lookups, up to 15. The history counts the lookups of keys that
+//!    have no entry: it is a count-min sketch (Cormode and Muthukrishnan 2005) of one line for the
+//!    keys of a bucket. A key has one count in each of four parts of the line, its frequency is at
+//!    most the smallest of the four, and only the smallest are raised. An entry begins with the
+//!    count that its key has in the history, and leaves it there.
 //! 3. Counts age: [`Index::halve`] halves all of them.
 //! 4. There are as many buckets as the entries need. When their number changes, a new bucket takes
-//!    the larger of the counts of the old buckets that it covers. They stay upper bounds.
+//!    the larger of the counts of the old buckets that it covers, so those of the history stay upper
+//!    bounds.
 
 use super::log::Place;
 use firn_base::sync::{AtomicU64, Ordering};
@@ -30,15 +32,24 @@ const BYTES_A_BUCKET: u64 = 64 << 10;
 const PLACE_BITS: u32 = 23;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 
-const COUNT_WORDS: usize = 8;
-const COUNTS_A_QUARTER: u64 = 32;
+/// The counts of a word, the words of a history, and the counts in each of its four parts.
+const COUNTS_A_WORD: usize = 16;
+const HISTORY_WORDS: usize = 7;
+const PART: u64 = (HISTORY_WORDS * COUNTS_A_WORD / 4) as u64;
 /// The largest count.
-pub(super) const COUNT_MAX: u64 = 15;
+const COUNT_MAX: u64 = 15;
 const ALL_BUT_TOP_BITS: u64 = 0x7777_7777_7777_7777;
 
 /// The hash of an entry within its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hash(pub(super) u32);
+
+/// Where the index has an entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    bucket: usize,
+    i: usize,
+}
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -46,7 +57,8 @@ struct Bucket {
     slots: [u32; SLOTS],
     /// Entries whose first bucket this is, but which are in their second one.
     strays: u32,
-    counts: [AtomicU64; COUNT_WORDS],
+    counts: AtomicU64,
+    history: [AtomicU64; HISTORY_WORDS],
 }
 
 /// The places of a shard's entries, and the counts of its keys.
@@ -71,37 +83,80 @@ impl Hash {
         Hash((self.0 ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b1)).first(of)
     }
 
-    /// The word and the shift of the count in each quarter of a line.
-    fn counts(self) -> [(usize, u32); 4] {
-        let bits = u64::from(self.0 ^ 0x2545_f491).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        [0, 1, 2, 3].map(|quarter| {
-            let at = (bits >> (5 * quarter)) % COUNTS_A_QUARTER;
-            (2 * quarter + (at / 16) as usize, (at % 16) as u32 * 4)
+    /// The word and the position in it of the count in each part of a history.
+    fn counts(self) -> [(usize, usize); 4] {
+        let bits = u64::from(self.0 ^ 0x2545_f491).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        [0, 1, 2, 3_u64].map(|part| {
+            let at = ((bits >> (8 + 14 * part) & 0x3fff) * PART) >> 14;
+            let at = (part * PART + at) as usize;
+            (at / COUNTS_A_WORD, at % COUNTS_A_WORD)
         })
     }
 }
 
+fn count(word: &AtomicU64, i: usize) -> u64 {
+    word.load(Ordering::Relaxed) >> (4 * i) & COUNT_MAX
+}
+
+/// Sets a count. Concurrent changes of the same word may be lost.
+fn set_count(word: &AtomicU64, i: usize, to: u64) {
+    let others = word.load(Ordering::Relaxed) & !(COUNT_MAX << (4 * i));
+    word.store(others | to << (4 * i), Ordering::Relaxed);
+}
+
 impl Bucket {
-    /// The places in the slots with the tag of `hash`.
+    /// The slots with the tag of `hash`.
     #[inline]
-    fn places(&self, hash: Hash) -> impl Iterator<Item = Place> {
-        let slots = self.slots;
+    fn with_tag(&self, hash: Hash) -> impl Iterator<Item = usize> {
         let tag = hash.tag();
         let mut same = 0_u32;
-        for (i, slot) in slots.iter().enumerate() {
+        for (i, slot) in self.slots.iter().enumerate() {
             let is_same = *slot & PLACE_MASK != 0 && (slot ^ tag) & !PLACE_MASK == 0;
             same |= u32::from(is_same) << i;
         }
         std::iter::from_fn(move || {
             let i = same.trailing_zeros() as usize;
             same &= same.wrapping_sub(1);
-            (i < SLOTS).then(|| Place(slots[i] & PLACE_MASK))
+            (i < SLOTS).then_some(i)
         })
     }
 
-    fn replace(&mut self, from: u32, to: u32) -> bool {
-        let slot = self.slots.iter_mut().find(|slot| **slot == from);
-        slot.map(|slot| *slot = to).is_some()
+    fn slot_of(&self, value: u32) -> Option<usize> {
+        self.slots.iter().position(|slot| *slot == value)
+    }
+
+    /// Puts a value with its count into a free slot. False if there is none.
+    fn put(&mut self, value: u32, its_count: u64) -> bool {
+        let free = self.slot_of(0);
+        if let Some(i) = free {
+            self.slots[i] = value;
+            set_count(&self.counts, i, its_count);
+        }
+        free.is_some()
+    }
+
+    #[inline]
+    fn frequency(&self, counts: [(usize, usize); 4]) -> u64 {
+        let of = |(word, i): (usize, usize)| count(&self.history[word], i);
+        counts.map(of).into_iter().fold(COUNT_MAX, u64::min)
+    }
+
+    /// Raises the counts of a key in the history to at least `to`.
+    fn raise(&self, counts: [(usize, usize); 4], to: u64) {
+        for (word, i) in counts {
+            if count(&self.history[word], i) < to {
+                set_count(&self.history[word], i, to);
+            }
+        }
+    }
+
+    /// Raises each count of the history to that of `other`.
+    fn take_larger(&self, other: &Bucket) {
+        for (mine, other) in self.history.iter().zip(&other.history) {
+            for i in 0..COUNTS_A_WORD {
+                set_count(mine, i, count(mine, i).max(count(other, i)));
+            }
+        }
     }
 }
 
@@ -125,18 +180,36 @@ impl Index {
         self.entries.max(self.buckets.len() * FEW)
     }
 
-    /// The place that may be that of the entry with this hash, for which `is_it` is true.
+    fn first(&self, hash: Hash) -> usize {
+        hash.first(self.buckets.len())
+    }
+
+    fn second(&self, hash: Hash) -> usize {
+        hash.second(self.buckets.len())
+    }
+
+    /// The slot with the tag of `hash` for whose place `is_it` is true.
     #[inline]
-    pub(super) fn find(&self, hash: Hash, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
-        let first = self.buckets.get(hash.first(self.buckets.len()))?;
-        if let Some(place) = first.places(hash).find(|place| is_it(*place)) {
-            return Some(place);
-        }
-        if first.strays == 0 {
-            return None;
-        }
-        let second = &self.buckets[hash.second(self.buckets.len())];
-        second.places(hash).find(|place| is_it(*place))
+    pub(super) fn find(&self, hash: Hash, mut is_it: impl FnMut(Place) -> bool) -> Option<Slot> {
+        let mut find_in = |number: usize| {
+            let bucket = &self.buckets[number];
+            let mut slots = bucket.with_tag(hash);
+            let i = slots.find(|i| is_it(Place(bucket.slots[*i] & PLACE_MASK)))?;
+            Some(Slot { bucket: number, i })
+        };
+        let first = self.first(hash);
+        let strays = self.buckets.get(first)?.strays;
+        find_in(first).or_else(|| (strays > 0).then(|| find_in(self.second(hash)))?)
+    }
+
+    /// The slot of the entry with this hash at `place`.
+    fn slot_of(&self, hash: Hash, place: Place) -> Option<Slot> {
+        self.find(hash, |its_place| its_place == place)
+    }
+
+    /// The place in a slot.
+    pub(super) fn place(&self, slot: Slot) -> Place {
+        Place(self.buckets[slot.bucket].slots[slot.i] & PLACE_MASK)
     }
 
     /// True if there are too many or too few buckets for one more entry.
@@ -146,7 +219,7 @@ impl Index {
         too_few || self.entries >= buckets * MANY
     }
 
-    /// An index of the right size, without entries, with the counts of this one.
+    /// An index of the right size, without entries, with the history of this one.
     pub(super) fn resized(&self) -> Index {
         let (old, new) = (
             self.buckets.len(),
@@ -167,46 +240,47 @@ impl Index {
         }
     }
 
-    /// Adds an entry. False if there is no room for it. `hash_of` is the hash of the entry at a
-    /// place.
+    /// Adds an entry that was looked up `count` times. False if there is no room for it. `hash_of`
+    /// is the hash of the entry at a place.
     pub(super) fn insert(
         &mut self,
         hash: Hash,
         place: Place,
+        count: u64,
         hash_of: impl Fn(Place) -> Option<Hash>,
     ) -> bool {
+        let value = hash.tag() | place.0;
         let is_in = !self.buckets.is_empty()
-            && (self.put(hash, place)
-                || (self.make_room(hash.first(self.buckets.len()), hash_of)
-                    && self.put(hash, place)));
+            && (self.put(hash, value, count)
+                || (self.make_room(self.first(hash), hash_of) && self.put(hash, value, count)));
         self.entries += usize::from(is_in);
         is_in
     }
 
     /// Puts an entry into one of its buckets, if one has a free slot.
-    fn put(&mut self, hash: Hash, place: Place) -> bool {
-        let (slot, buckets) = (hash.tag() | place.0, self.buckets.len());
-        let (first, second) = (hash.first(buckets), hash.second(buckets));
-        if self.buckets[first].replace(0, slot) {
+    fn put(&mut self, hash: Hash, value: u32, count: u64) -> bool {
+        let (first, second) = (self.first(hash), self.second(hash));
+        if self.buckets[first].put(value, count) {
             return true;
         }
-        let is_in = self.buckets[second].replace(0, slot);
-        self.buckets[first].strays += u32::from(is_in);
+        let is_in = self.buckets[second].put(value, count);
+        self.buckets[first].strays += u32::from(is_in && first != second);
         is_in
     }
 
     /// Moves an entry of a full bucket to its other bucket (Pagh and Rodler 2004). False if all of
     /// these are full.
     fn make_room(&mut self, full: usize, hash_of: impl Fn(Place) -> Option<Hash>) -> bool {
-        for slot in self.buckets[full].slots {
-            let Some(hash) = hash_of(Place(slot & PLACE_MASK)) else {
+        for i in 0..SLOTS {
+            let value = self.buckets[full].slots[i];
+            let Some(hash) = hash_of(Place(value & PLACE_MASK)) else {
                 continue;
             };
-            let buckets = self.buckets.len();
-            let (first, second) = (hash.first(buckets), hash.second(buckets));
+            let (first, second) = (self.first(hash), self.second(hash));
             let other = if first == full { second } else { first };
-            if other != full && self.buckets[other].replace(0, slot) {
-                self.buckets[full].replace(slot, 0);
+            let its_count = count(&self.buckets[full].counts, i);
+            if other != full && self.buckets[other].put(value, its_count) {
+                self.buckets[full].slots[i] = 0;
                 let strays = &mut self.buckets[first].strays;
                 *strays = strays.wrapping_add_signed(if first == full { 1 } else { -1 });
                 return true;
@@ -217,76 +291,69 @@ impl Index {
 
     /// Records that the entry at `from` is now at `to`.
     pub(super) fn replace(&mut self, hash: Hash, from: Place, to: Place) {
-        let (from, to) = (hash.tag() | from.0, hash.tag() | to.0);
-        let buckets = self.buckets.len();
-        let _is_there = self.buckets[hash.first(buckets)].replace(from, to)
-            || self.buckets[hash.second(buckets)].replace(from, to);
+        if let Some(Slot { bucket, i }) = self.slot_of(hash, from) {
+            self.buckets[bucket].slots[i] = hash.tag() | to.0;
+        }
     }
 
-    /// Removes the entry at `place`.
+    /// Removes the entry at `place`, and leaves its count in the history.
     pub(super) fn remove(&mut self, hash: Hash, place: Place) {
-        let slot = hash.tag() | place.0;
-        let buckets = self.buckets.len();
-        if self.buckets[hash.first(buckets)].replace(slot, 0) {
-            self.entries -= 1;
-        } else if self.buckets[hash.second(buckets)].replace(slot, 0) {
-            self.buckets[hash.first(buckets)].strays -= 1;
+        if let Some(Slot { bucket, i }) = self.slot_of(hash, place) {
+            let first = self.first(hash);
+            let its_count = count(&self.buckets[bucket].counts, i);
+            self.buckets[first].raise(hash.counts(), its_count);
+            self.buckets[bucket].slots[i] = 0;
+            self.buckets[first].strays -= u32::from(bucket != first);
             self.entries -= 1;
         }
     }
 
-    /// Counts an access. Concurrent ones may count once.
+    /// Counts a lookup that found the entry in this slot. Concurrent ones may count once.
     #[inline]
-    pub(super) fn count(&self, hash: Hash) {
-        let Some(bucket) = self.buckets.get(hash.first(self.buckets.len())) else {
-            return;
-        };
-        let counts = hash.counts();
-        let least = bucket.frequency(counts);
-        if least == COUNT_MAX {
-            return;
+    pub(super) fn count_hit(&self, slot: Slot) {
+        let counts = &self.buckets[slot.bucket].counts;
+        let before = count(counts, slot.i);
+        if before < COUNT_MAX {
+            set_count(counts, slot.i, before + 1);
         }
-        for (word, shift) in counts {
-            let before = bucket.counts[word].load(Ordering::Relaxed);
-            if before >> shift & COUNT_MAX == least {
-                bucket.counts[word].store(before + (1 << shift), Ordering::Relaxed);
+    }
+
+    /// Counts a lookup of a key without entry. Concurrent ones may count once.
+    #[inline]
+    pub(super) fn count_miss(&self, hash: Hash) {
+        if let Some(bucket) = self.buckets.get(self.first(hash)) {
+            let counts = hash.counts();
+            let frequency = bucket.frequency(counts);
+            if frequency < COUNT_MAX {
+                bucket.raise(counts, frequency + 1);
             }
         }
     }
 
-    /// How often a key was asked for lately, at most [`COUNT_MAX`].
-    pub(super) fn frequency(&self, hash: Hash) -> u64 {
-        let bucket = self.buckets.get(hash.first(self.buckets.len()));
+    /// How often the entry at `place` was looked up lately.
+    pub(super) fn frequency(&self, hash: Hash, place: Place) -> u64 {
+        let slot = self.slot_of(hash, place);
+        slot.map_or(0, |slot| self.frequency_in(slot))
+    }
+
+    /// How often the entry in a slot was looked up lately.
+    pub(super) fn frequency_in(&self, slot: Slot) -> u64 {
+        count(&self.buckets[slot.bucket].counts, slot.i)
+    }
+
+    /// How often a key without entry was looked up lately.
+    pub(super) fn frequency_before(&self, hash: Hash) -> u64 {
+        let bucket = self.buckets.get(self.first(hash));
         bucket.map_or(0, |bucket| bucket.frequency(hash.counts()))
     }
 
     /// Halves all counts.
     pub(super) fn halve(&mut self) {
         for bucket in &mut self.buckets {
-            for word in &bucket.counts {
+            for word in bucket.history.iter().chain([&bucket.counts]) {
                 let halves = word.load(Ordering::Relaxed) >> 1 & ALL_BUT_TOP_BITS;
                 word.store(halves, Ordering::Relaxed);
             }
-        }
-    }
-}
-
-impl Bucket {
-    #[inline]
-    fn frequency(&self, counts: [(usize, u32); 4]) -> u64 {
-        let of = |(word, shift): (usize, u32)| {
-            self.counts[word].load(Ordering::Relaxed) >> shift & COUNT_MAX
-        };
-        counts.map(of).into_iter().fold(COUNT_MAX, u64::min)
-    }
-
-    /// Raises each count to that of `other`.
-    fn take_larger(&self, other: &Bucket) {
-        for (mine, other) in self.counts.iter().zip(&other.counts) {
-            let (a, b) = (mine.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
-            let larger = |shift: u32| (a >> shift & COUNT_MAX).max(b >> shift & COUNT_MAX) << shift;
-            let merged = (0..u64::BITS).step_by(4).map(larger).sum();
-            mine.store(merged, Ordering::Relaxed);
         }
     }
 }

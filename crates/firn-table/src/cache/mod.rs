@@ -195,7 +195,7 @@ impl BlockCache {
     /// True if the row of the key with this hash was looked up before, not counting the last lookup.
     pub(crate) fn was_looked_up_before(&self, hash: u64) -> bool {
         let (shard, hash) = self.shard_of_row(hash);
-        shard.frequency(hash) > 1
+        shard.frequency(hash, Kind::Row) > 1
     }
 
     /// Inserts an entry as the row of its key, if the cache admits it.

@@ -92,16 +92,19 @@ impl Shard {
     ) -> Option<R> {
         let state = self.state.read();
         let mut found = None;
-        let place = state.index.find(hash, |place| {
+        let slot = state.index.find(hash, |place| {
             let entry = state.entry_at(place, hash, kind);
             found = entry.and_then(|entry| read(state.segments.payload(&entry)));
             found.is_some()
         });
         if counts {
-            state.index.count(hash);
-            let add = if place.is_some() { HIT + 1 } else { 1 };
+            let add = if slot.is_some() { HIT + 1 } else { 1 };
             self.lookups.fetch_add(add, Ordering::Relaxed);
-            if place.is_some_and(|place| state.segments.is_in_window(place)) {
+            match slot {
+                Some(slot) => state.index.count_hit(slot),
+                None => state.index.count_miss(hash),
+            }
+            if slot.is_some_and(|slot| state.segments.is_in_window(state.index.place(slot))) {
                 self.window_hits.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -110,8 +113,15 @@ impl Shard {
     }
 
     /// How often the entry with this hash was looked up lately.
-    pub(super) fn frequency(&self, hash: Hash) -> u64 {
-        self.state.read().index.frequency(hash)
+    pub(super) fn frequency(&self, hash: Hash, kind: Kind) -> u64 {
+        let state = self.state.read();
+        let slot = state
+            .index
+            .find(hash, |place| state.entry_at(place, hash, kind).is_some());
+        slot.map_or_else(
+            || state.index.frequency_before(hash),
+            |slot| state.index.frequency_in(slot),
+        )
     }
 
     /// Inserts an entry in place of the one with the same hash.
@@ -224,8 +234,8 @@ impl State {
 
     fn find(&self, hash: Hash, kind: Kind) -> Option<Entry> {
         let is_it = |place| self.entry_at(place, hash, kind).is_some();
-        let place = self.index.find(hash, is_it)?;
-        self.segments.entry(place)
+        let slot = self.index.find(hash, is_it)?;
+        self.segments.entry(self.index.place(slot))
     }
 
     fn remove(&mut self, hash: Hash, kind: Kind) -> bool {
@@ -270,7 +280,8 @@ impl State {
     fn enter(&mut self, hash: Hash, place: Option<Place>) {
         let Some(place) = place else { return };
         let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
-        if !self.index.insert(hash, place, hash_of)
+        let count = self.index.frequency_before(hash);
+        if !self.index.insert(hash, place, count, hash_of)
             && let Some(entry) = self.segments.entry(place)
         {
             self.segments.remove(&entry);
@@ -285,7 +296,8 @@ impl State {
             .flat_map(|queue| self.segments.entries(queue))
         {
             let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
-            let _is_in = index.insert(entry.hash, entry.place, hash_of);
+            let count = self.index.frequency(entry.hash, entry.place);
+            let _is_in = index.insert(entry.hash, entry.place, count, hash_of);
         }
         self.index = index;
     }
@@ -313,7 +325,7 @@ impl State {
             return;
         }
         let size = candidate.size() as u64;
-        let frequency = self.index.frequency(candidate.hash);
+        let frequency = self.index.frequency(candidate.hash, candidate.place);
         let main_max = self.queues_max() - self.window_max();
         let mut spared = 0;
         while self.main.bytes() + size > main_max
@@ -322,7 +334,7 @@ impl State {
             if oldest.kind == Kind::Gone {
                 continue;
             }
-            let its_frequency = self.index.frequency(oldest.hash);
+            let its_frequency = self.index.frequency(oldest.hash, oldest.place);
             if frequency * oldest.size() as u64 > its_frequency * size {
                 let for_a_mib = (its_frequency << 20) / oldest.size() as u64;
                 self.dropped = (15 * self.dropped + for_a_mib) / 16;
@@ -355,7 +367,7 @@ impl State {
             let size = oldest.size() as u64;
             if oldest.kind == Kind::Gone {
             } else if may_spare >= size
-                && (self.index.frequency(oldest.hash) << 20) / size > self.dropped
+                && (self.index.frequency(oldest.hash, oldest.place) << 20) / size > self.dropped
             {
                 may_spare -= size;
                 self.move_to_main(&oldest);
