@@ -34,9 +34,10 @@ const SPARED: u64 = 2;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
-/// Segments that the limits of the queues leave free: each queue may have an unused rest at its head
-/// and one that its tail has passed.
-const SEGMENTS_FREE: u64 = 4;
+/// Segments that the limits of the queues leave free. Each queue may have an unused rest at its head
+/// and one that its tail has passed, and main may be larger than its limit by the rests of segments
+/// that were closed.
+const SEGMENTS_FREE: u64 = 5;
 
 /// A shard.
 pub(super) struct Shard {
@@ -311,7 +312,7 @@ impl State {
         }
         let window = self.window_max().max(self.window.bytes() + size);
         let main_max = self.queues_max().saturating_sub(window);
-        if self.main.bytes() > main_max {
+        if self.main.bytes() > main_max + self.segments.segment_bytes() as u64 {
             self.shrink(main_max);
         }
         if self.bytes() + self.segments.alone(size) > self.bytes_max {
