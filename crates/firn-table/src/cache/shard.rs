@@ -30,7 +30,7 @@ const ACCESSES: u64 = 64;
 /// The checks in the time of one lookup for each entry.
 const CHECKS: u64 = 8;
 /// The bytes that main's oldest entries may win against a candidate, in the candidate's bytes.
-const SPARED: u64 = 2;
+const SPARED: u64 = 4;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
