@@ -105,20 +105,13 @@ fn set_count(word: &AtomicU64, i: usize, to: u64) {
 }
 
 impl Bucket {
-    /// The slots with the tag of `hash`.
-    #[inline]
-    fn with_tag(&self, hash: Hash) -> impl Iterator<Item = usize> {
+    /// The first slot with the tag of `hash` for whose place `is_it` is true. A free slot may have
+    /// that tag too, but nothing is at its place.
+    #[inline(always)]
+    fn find(&self, hash: Hash, is_it: &mut impl FnMut(Place) -> bool) -> Option<usize> {
         let tag = hash.tag();
-        let mut same = 0_u32;
-        for (i, slot) in self.slots.iter().enumerate() {
-            let is_same = *slot & PLACE_MASK != 0 && (slot ^ tag) & !PLACE_MASK == 0;
-            same |= u32::from(is_same) << i;
-        }
-        std::iter::from_fn(move || {
-            let i = same.trailing_zeros() as usize;
-            same &= same.wrapping_sub(1);
-            (i < SLOTS).then_some(i)
-        })
+        let mut slots = self.slots.iter();
+        slots.position(|slot| (slot ^ tag) <= PLACE_MASK && is_it(Place(slot & PLACE_MASK)))
     }
 
     fn slot_of(&self, value: u32) -> Option<usize> {
@@ -191,15 +184,17 @@ impl Index {
     /// The slot with the tag of `hash` for whose place `is_it` is true.
     #[inline]
     pub(super) fn find(&self, hash: Hash, mut is_it: impl FnMut(Place) -> bool) -> Option<Slot> {
-        let mut find_in = |number: usize| {
-            let bucket = &self.buckets[number];
-            let mut slots = bucket.with_tag(hash);
-            let i = slots.find(|i| is_it(Place(bucket.slots[*i] & PLACE_MASK)))?;
-            Some(Slot { bucket: number, i })
-        };
-        let first = self.first(hash);
-        let strays = self.buckets.get(first)?.strays;
-        find_in(first).or_else(|| (strays > 0).then(|| find_in(self.second(hash)))?)
+        let number = self.first(hash);
+        let first = self.buckets.get(number)?;
+        if let Some(i) = first.find(hash, &mut is_it) {
+            return Some(Slot { bucket: number, i });
+        }
+        if first.strays == 0 {
+            return None;
+        }
+        let number = self.second(hash);
+        let i = self.buckets[number].find(hash, &mut is_it)?;
+        Some(Slot { bucket: number, i })
     }
 
     /// The slot of the entry with this hash at `place`.
@@ -325,7 +320,13 @@ impl Index {
             let counts = hash.counts();
             let frequency = bucket.frequency(counts);
             if frequency < COUNT_MAX {
-                bucket.raise(counts, frequency + 1);
+                for (word, i) in counts {
+                    let word = &bucket.history[word];
+                    let before = word.load(Ordering::Relaxed);
+                    let is_smallest = before >> (4 * i) & COUNT_MAX == frequency;
+                    let more = u64::from(is_smallest) << (4 * i);
+                    word.store(before + more, Ordering::Relaxed);
+                }
             }
         }
     }

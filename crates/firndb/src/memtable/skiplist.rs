@@ -24,7 +24,7 @@ use firn_base::Tag;
 use firn_base::coding::{get_u32, get_u64};
 use firn_base::key::compare;
 use firn_base::seed::mix;
-use firn_base::sync::Ordering;
+use firn_base::sync::{AtomicUsize, Ordering};
 use std::cmp::Ordering as Order;
 
 /// The maximum number of levels: enough for four billion entries at one in four. A model of a few
@@ -42,6 +42,8 @@ const END: u32 = 0;
 pub(super) struct Skiplist {
     pub(super) arena: Arena,
     head: u32,
+    /// The number of levels that nodes have reached. A hint.
+    levels: AtomicUsize,
     has_values: bool,
 }
 
@@ -113,6 +115,7 @@ impl Skiplist {
         Skiplist {
             arena,
             head,
+            levels: AtomicUsize::new(1),
             has_values: true,
         }
     }
@@ -262,7 +265,11 @@ impl Skiplist {
             .word64(at as usize)
             .store(tag.0, Ordering::Relaxed);
         let node = self.node(at);
+        if node.height > self.levels() {
+            self.levels.fetch_max(node.height, Ordering::Relaxed);
+        }
         let key = self.key(node);
+        // Right for the levels above those that are in use, too.
         let mut before = [self.head; HEIGHT_MAX];
         let mut after = [END; HEIGHT_MAX];
         self.descend(key, tag, |level, at, next| {
@@ -293,7 +300,7 @@ impl Skiplist {
     fn descend(&self, key: &[u8], tag: Tag, mut visit: impl FnMut(usize, u32, u32)) -> (u32, u32) {
         let mut at = self.head;
         let mut known_after = END;
-        for level in (0..HEIGHT_MAX).rev() {
+        for level in (0..self.levels()).rev() {
             loop {
                 let next = self.next(at, level);
                 // A node that was after the target one level up is after it here too.
@@ -306,6 +313,16 @@ impl Skiplist {
             }
         }
         (at, known_after)
+    }
+
+    /// The number of levels in use. A search that does not know of a new one yet finds the same on
+    /// the levels below it. The models have two levels anyway, and fewer steps without this word.
+    #[inline]
+    fn levels(&self) -> usize {
+        match cfg!(shuttle) {
+            true => HEIGHT_MAX,
+            false => self.levels.load(Ordering::Relaxed),
+        }
     }
 
     fn neighbours(&self, mut at: u32, level: usize, key: &[u8], tag: Tag) -> (u32, u32) {
@@ -342,7 +359,7 @@ impl Skiplist {
 
     pub(super) fn last(&self) -> Option<Node> {
         let mut at = self.head;
-        for level in (0..HEIGHT_MAX).rev() {
+        for level in (0..self.levels()).rev() {
             loop {
                 let next = self.next(at, level);
                 if next == END {
