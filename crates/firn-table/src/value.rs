@@ -1,4 +1,5 @@
-//! A value as returned to readers: a copy in a buffer that the thread uses again, or pinned in place.
+//! A value as returned to readers: a copy in a buffer that the thread uses again, or pinned in
+//! place.
 
 use firn_fs::give_back_if_large;
 use std::cell::RefCell;

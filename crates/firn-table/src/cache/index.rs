@@ -15,8 +15,8 @@
 //!    count that its key has in the history, and leaves it there.
 //! 3. Counts age: [`Index::halve`] halves all of them.
 //! 4. There are as many buckets as the entries need. When their number changes, a new bucket takes
-//!    the larger of the counts of the old buckets that it covers, so those of the history stay upper
-//!    bounds.
+//!    the larger of the counts of the old buckets that it covers, so those of the history stay
+//!    upper bounds.
 
 use super::log::Place;
 use firn_base::sync::{AtomicU64, Ordering};

@@ -38,7 +38,7 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = (1 << LEN_BITS) - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(pub(super) u32);
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Removed.
@@ -324,20 +324,24 @@ impl Segments {
     }
 
     /// Takes the oldest entry off the queue. `None` if there is none. Its bytes stay in place until
-    /// the next call for this queue.
+    /// the next call of this or [`Segments::trim`] for this queue.
     pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<Entry> {
+        let entry = self.trim(queue)?;
+        queue.tail += entry.size();
+        queue.bytes -= entry.size() as u64;
+        Some(entry)
+    }
+
+    /// Frees the segments whose entries were all taken off the queue. Returns the oldest entry.
+    pub(super) fn trim(&mut self, queue: &mut Queue) -> Option<Entry> {
         loop {
             let first = *queue.segments.front()?;
             let is_last = queue.segments.len() == 1;
             let len = self.all[usize::from(first)].len();
             let end = if is_last { queue.head } else { len };
-            let entry = match queue.tail < end {
-                true => self.entry(Place::new(first, queue.tail)),
-                false => None,
-            };
-            if let Some(entry) = entry {
-                queue.tail += entry.size();
-                queue.bytes -= entry.size() as u64;
+            let is_inside = queue.tail < end;
+            let entry = is_inside.then(|| self.entry(Place::new(first, queue.tail)));
+            if let Some(entry) = entry.flatten() {
                 return Some(entry);
             }
             queue.bytes -= (end - queue.tail) as u64;

@@ -73,7 +73,7 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes`.
+    /// A cache that never has more than `bytes`, and may be made smaller.
     pub fn new(bytes: u64) -> Self {
         let shards = bytes.div_ceil(SHARD_BYTES).max(1);
         let shard = |_| Shard::new(bytes.div_ceil(shards));
@@ -134,8 +134,8 @@ impl BlockCache {
         found.flatten()
     }
 
-    /// As [`BlockCache::get`], for a reader that had the block read ahead itself. No access, because
-    /// that reader would find the block whatever stays in the cache.
+    /// As [`BlockCache::get`], for a reader that had the block read ahead itself. No access,
+    /// because that reader would find the block whatever stays in the cache.
     pub(crate) fn get_read_ahead(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
         let found = self.peek(file, offset);
         self.count(found.is_some());
@@ -192,7 +192,7 @@ impl BlockCache {
         shard.read(hash, Kind::Row, false, |_| Some(())).is_some()
     }
 
-    /// True if the row of the key with this hash was looked up before, not counting the last lookup.
+    /// True if the row of the key with this hash was looked up before its last lookup.
     pub(crate) fn was_looked_up_before(&self, hash: u64) -> bool {
         let (shard, hash) = self.shard_of_row(hash);
         shard.frequency(hash, Kind::Row) > 1

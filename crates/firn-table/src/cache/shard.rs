@@ -9,12 +9,12 @@
 //! 1. A new entry is appended to the window, a twentieth of the memory. There it can be found again
 //!    although nothing is known of it.
 //! 2. The oldest entry of a full window contests its place with the oldest of main. The one that
-//!    was asked for less often, for each byte, goes. Main's oldest entries that win are moved to its
-//!    head, so main is a clock (Corbato 1968), and the contest is that of TinyLFU (Einziger,
-//!    Friedman and Manes 2017). A candidate whose bytes were spared twice has lost.
-//! 3. Lookups count, whether they find an entry or not. Counts are halved after [`ACCESSES`] lookups
-//!    an entry. A window with more than its share of the hits shows that what is asked for has changed:
-//!    then they are halved [`CHECKS`] times in each lookup an entry, until it has not.
+//!    was asked for less often, for each byte, goes. Main's oldest entries that win are moved to
+//!    its head, so main is a clock (Corbato 1968), and the contest is that of TinyLFU (Einziger,
+//!    Friedman and Manes 2017). A candidate has lost once [`SPARED`] times its bytes have won.
+//! 3. Lookups count, whether they find an entry or not. Counts are halved after [`ACCESSES`]
+//!    lookups an entry. A window with more than its share of the hits shows that readers want
+//!    something else than before: then they are halved [`CHECKS`] times in each lookup an entry.
 //! 4. Made smaller, a shard drops what is hardly asked for, and spares four times as much.
 //!
 //! Thread safety: a lookup takes the shard's lock for reading, and counts with relaxed atomics.
@@ -34,9 +34,9 @@ const SPARED: u64 = 4;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
-/// Segments that the limits of the queues leave free. Each queue may have an unused rest at its head
-/// and one that its tail has passed, and main may be larger than its limit by the rests of segments
-/// that were closed.
+/// Segments that the limits of the queues leave free. Each queue may have an unused rest at its
+/// head and one that its tail has passed, and main may be larger than its limit by the rests of
+/// segments that were closed.
 const SEGMENTS_FREE: u64 = 5;
 
 /// A shard.
@@ -44,7 +44,7 @@ pub(super) struct Shard {
     state: RwLock<State>,
     /// Lookups that were counted, and in the upper half those of them that found an entry.
     lookups: AtomicU64,
-    /// Those that found it in the window.
+    /// The lookups that found it in the window.
     window_hits: AtomicU64,
 }
 
@@ -163,8 +163,12 @@ impl Shard {
     /// `step`. False if it must be called again.
     pub(super) fn resize(&self, bytes: u64, step: u64) -> bool {
         let mut state = self.state.write();
-        state.bytes_max = bytes.max(state.bytes().saturating_sub(step));
+        let now = state.bytes().min(state.bytes_max);
+        state.bytes_max = bytes.max(now.saturating_sub(step));
         state.fit(0);
+        if state.index.is_to_be_rebuilt() {
+            state.rebuild_index();
+        }
         state.bytes_max == bytes
     }
 
@@ -316,6 +320,8 @@ impl State {
             self.shrink(main_max);
         }
         if self.bytes() + self.segments.alone(size) > self.bytes_max {
+            self.segments.trim(&mut self.window);
+            self.segments.trim(&mut self.main);
             self.segments.drop_spare();
         }
     }

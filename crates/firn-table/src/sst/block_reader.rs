@@ -74,7 +74,7 @@ pub struct PendingRead {
     pending: Pending,
 }
 
-/// What a search of a block found.
+/// The result of a search of a block.
 struct Searched {
     /// `None` if the block is damaged.
     entry: Option<Entry>,

@@ -70,7 +70,7 @@ pub struct SstIter {
     at_large: bool,
     /// The number of blocks in the last read of the current scan.
     ahead: usize,
-    /// The blocks that the last read brought beyond its first, and that the cursor has yet to reach.
+    /// The blocks beyond the first of the last read that the cursor has yet to reach.
     read_ahead: Range<usize>,
     /// The number of blocks since the cursor was positioned, all forward; 0 if it moved back, or
     /// streams.

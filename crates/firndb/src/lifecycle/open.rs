@@ -259,7 +259,9 @@ fn open_tables(
     options: &Options,
     budget: &Budget,
 ) -> Arc<TableCache> {
-    let cache = Arc::new(BlockCache::new(budget.block_cache_bytes));
+    let bytes_most = budget.shared_bytes.unwrap_or(budget.block_cache_bytes);
+    let cache = Arc::new(BlockCache::new(bytes_most));
+    cache.resize(budget.block_cache_bytes);
     // A read-only open keeps tables open regardless of memory, because a concurrent writer may
     // remove the files at any time.
     let tables_max = tables_max(options);
