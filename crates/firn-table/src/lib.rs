@@ -4,8 +4,8 @@
 //! [`sst`] is the sorted string table on the SSD; [`pm_btree`] is a pair of B+ trees,
 //! [`pm_skiplist`] skiplists and [`pm_table`] sorted tables in persistent memory; [`if_tree`] is
 //! an index in persistent memory over the blocks of several sorted string tables; [`pm_buffer`] is
-//! the write buffers in persistent memory. [`Value`] is the type that every read returns: bytes
-//! pinned in place, or a copy of them.
+//! the write buffers in persistent memory. [`Value`] is the type that every read returns: a
+//! copy of the bytes.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -25,4 +25,4 @@ mod value;
 pub use cache::BlockCache;
 pub use context::{IfTreeGets, OpenBytes, PmGets, TableContext};
 pub use frozen_space::FrozenSpace;
-pub use value::{Pin, Value};
+pub use value::Value;

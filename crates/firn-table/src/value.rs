@@ -1,31 +1,12 @@
-//! A value as returned to readers: a copy in a buffer that the thread uses again, or pinned in
-//! place.
+//! A value as returned to readers: a copy in a buffer that the thread uses again.
 
 use firn_fs::give_back_if_large;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 
-/// An owner of bytes that are immutable while it lives, such as a block or a memtable's arena.
-pub trait Pin: Send + Sync {
-    /// The `len` bytes at `at`. Both come from the owner of this pin, which guarantees that the
-    /// range is within bounds and never changes.
-    fn bytes(&self, at: usize, len: usize) -> &[u8];
-}
-
-/// A value. Derefs to its bytes, and holds no more memory than these, unless it is pinned: then it
-/// keeps their owner alive. A clone copies.
-pub struct Value(Bytes);
-
-enum Bytes {
-    Owned(Vec<u8>),
-    Pinned {
-        pin: Arc<dyn Pin>,
-        at: usize,
-        len: usize,
-    },
-}
+/// A value. Derefs to its bytes, which it owns, so it holds nothing else in memory. A clone copies.
+pub struct Value(Vec<u8>);
 
 /// The largest buffer that a thread keeps for its next values, and their number.
 const SPARE_BYTES_MAX: usize = 8 << 10;
@@ -37,14 +18,9 @@ thread_local! {
 }
 
 impl Value {
-    /// The `len` bytes at `at` of `pin`.
-    pub fn pinned(pin: Arc<dyn Pin>, at: usize, len: usize) -> Self {
-        Self(Bytes::Pinned { pin, at, len })
-    }
-
-    /// A value that owns its bytes.
+    /// A value of `bytes`.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(Bytes::Owned(bytes))
+        Self(bytes)
     }
 
     /// A copy of `bytes`.
@@ -64,11 +40,8 @@ impl Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        let Bytes::Owned(bytes) = &mut self.0 else {
-            return;
-        };
-        if (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
-            let bytes = std::mem::take(bytes);
+        if (1..=SPARE_BYTES_MAX).contains(&self.0.capacity()) {
+            let bytes = std::mem::take(&mut self.0);
             // A thread that ends has no buffers anymore.
             let _kept = SPARE.try_with(|spare| {
                 let mut spare = spare.borrow_mut();
@@ -77,17 +50,14 @@ impl Drop for Value {
                 }
             });
         } else {
-            give_back_if_large(bytes);
+            give_back_if_large(&mut self.0);
         }
     }
 }
 
 impl Clone for Value {
     fn clone(&self) -> Self {
-        match &self.0 {
-            Bytes::Owned(bytes) => Value::copied(bytes),
-            Bytes::Pinned { pin, at, len } => Value::pinned(pin.clone(), *at, *len),
-        }
+        Value::copied(&self.0)
     }
 }
 
@@ -95,10 +65,7 @@ impl Deref for Value {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Bytes::Owned(bytes) => bytes,
-            Bytes::Pinned { pin, at, len } => pin.bytes(*at, *len),
-        }
+        &self.0
     }
 }
 

@@ -9,7 +9,6 @@ pub(crate) use crate::lab::Lookup;
 use crate::lab::{LabStats, Trees, TreesIter};
 use crate::log::{PendingValue, ValueAddress};
 use firn_base::{Result, SeqNo, Tag};
-use firn_table::Value;
 use firn_table::sst::{Got, Query};
 
 /// The structure between the memtables and the tables.
@@ -131,11 +130,6 @@ impl UpperIter {
     /// Reads the value if that has not been done. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
         each!(self, iter => iter.load())
-    }
-
-    /// The value, pinned where it is. REQUIRES: `load`.
-    pub(crate) fn pinned(&self) -> Option<Value> {
-        each!(self, iter => iter.pinned())
     }
 
     /// Releases a large value.

@@ -12,7 +12,6 @@ use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
 use super::read::Sst;
 use super::window::Window;
-use crate::value::Value;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::{IoBuf, Pending};
@@ -226,11 +225,6 @@ impl SstIter {
         self.cursor
             .as_ref()
             .map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
-    }
-
-    /// A copy of the value under the cursor. REQUIRES: `valid`.
-    pub fn pinned(&self) -> Value {
-        Value::copied(self.value())
     }
 
     /// Moves to the first entry.

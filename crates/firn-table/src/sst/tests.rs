@@ -104,7 +104,7 @@ fn check(all: &[Entry], table: &Arc<Sst>, access: Access) {
     iter.last().unwrap();
     for (key, tag, value) in all.iter().rev() {
         assert_eq!(
-            (iter.key(), iter.tag(), &*iter.pinned()),
+            (iter.key(), iter.tag(), iter.value()),
             (&key[..], *tag, &value[..])
         );
         iter.prev().unwrap();

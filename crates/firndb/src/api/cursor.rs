@@ -98,11 +98,9 @@ impl Cursor {
         }
     }
 
-    /// The value at the cursor, owned: a large one is shared, others are copied.
+    /// A copy of the value at the cursor.
     pub(crate) fn to_value(&self) -> Value {
-        self.large
-            .clone()
-            .unwrap_or_else(|| Value::owned(self.value().to_vec()))
+        Value::copied(self.value())
     }
 
     /// Moves to the first key within the bounds.

@@ -163,8 +163,7 @@ impl Db {
         Ok(())
     }
 
-    /// The value of `key`. It is not copied: the memory that holds it stays pinned while the
-    /// [`Value`] lives.
+    /// The value of `key`, as a copy in a buffer that the thread uses again.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file; `Invalid` if the database was closed.

@@ -144,11 +144,6 @@ impl TreesIter {
         is_next.then(|| self.ahead.pop_front()).flatten()
     }
 
-    /// The value under the cursor, pinned.
-    pub(crate) fn pinned(&self) -> Option<Value> {
-        self.value.clone()
-    }
-
     /// Drops a large value from memory. [`TreesIter::load`] reads it again.
     pub(crate) fn shed(&mut self) {
         self.value.take_if(|value| value.len() >= LARGE_BYTES);

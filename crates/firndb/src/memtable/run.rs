@@ -16,10 +16,10 @@ use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_pm::{Fenced, Flushed};
+use firn_table::Value;
 use firn_table::pm_btree::{HOT_LOG, ValueAddress};
 use firn_table::pm_buffer::{PmBuffer, StagedEntries, entry_bytes};
 use firn_table::sst::hash;
-use firn_table::{Pin, Value};
 use std::sync::Arc;
 
 /// Marks a noted offset as one in the hot buffer.
@@ -350,15 +350,20 @@ impl Memtable {
             .list
             .seek(key, Tag::seek(seqno))
             .filter(|&node| self.list.key(node) == key)?;
-        let value = Value::pinned(self.clone(), node.value_at(), node.value_len);
-        Some((self.list.note_read(node), value))
+        let value = self.list.arena.bytes(node.value_at(), node.value_len);
+        Some((self.list.note_read(node), Value::copied(value)))
     }
 
-    fn value_of(self: &Arc<Self>, node: Node) -> Value {
-        Value::pinned(self.clone(), self.value_at(node), node.value_len)
+    /// The value of a node.
+    fn value(&self, node: Node) -> &[u8] {
+        let (at, len) = (self.value_at(node), node.value_len);
+        match &self.home {
+            Home::Pm(place) => place.bytes(at, len),
+            Home::Arena | Home::Nowhere => self.list.arena.bytes(at, len),
+        }
     }
 
-    /// The place of a value, for [`Pin::bytes`].
+    /// The place of a value.
     fn value_at(&self, node: Node) -> usize {
         match &self.home {
             Home::Pm(_) => PmPlace::value_at(self.list.log_offset(node), node.key_len),
@@ -402,7 +407,10 @@ impl Memtable {
             return Ok(None);
         };
         self.check(node)?;
-        Ok(Some((self.list.note_read(node), self.value_of(node))))
+        Ok(Some((
+            self.list.note_read(node),
+            Value::copied(self.value(node)),
+        )))
     }
 
     /// A cursor over the linked entries. REQUIRES: `link_found`, unless its entries are in DRAM.
@@ -411,15 +419,6 @@ impl Memtable {
         MemtableIter {
             buffer: self.clone(),
             node: None,
-        }
-    }
-}
-
-impl Pin for Memtable {
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        match &self.home {
-            Home::Pm(place) => place.bytes(at, len),
-            Home::Arena | Home::Nowhere => self.list.arena.bytes(at, len),
         }
     }
 }
@@ -552,10 +551,7 @@ impl MemtableIter {
     }
 
     pub(crate) fn value(&self) -> &[u8] {
-        let buffer = &self.buffer;
-        self.node.map_or(&[], |node| {
-            buffer.bytes(buffer.value_at(node), node.value_len)
-        })
+        self.node.map_or(&[], |node| self.buffer.value(node))
     }
 
     /// True if the value is known to be whole without a look at it.

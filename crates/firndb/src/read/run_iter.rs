@@ -109,19 +109,10 @@ impl RunIter {
         }
     }
 
-    /// The value, pinned where it is, if it is large and not in a memtable. REQUIRES: `load`.
+    /// A copy of the value, if it is large. REQUIRES: `load`.
     pub(super) fn large_value(&self) -> Option<Value> {
-        if self.value().len() < LARGE_BYTES {
-            return None;
-        }
-        match self {
-            // A pinned value would keep its space in persistent memory.
-            RunIter::Memtable(_) | RunIter::List(_) | RunIter::Sorted(_) => None,
-            RunIter::Upper(iter) => iter.pinned(),
-            RunIter::Sst(iter) => Some(iter.pinned()),
-            RunIter::Level(iter) => iter.iter.as_ref()?.pinned(),
-            RunIter::Parts(iter) => iter.merge().large_value(),
-        }
+        let value = self.value();
+        (value.len() >= LARGE_BYTES).then(|| Value::copied(value))
     }
 
     /// The value, if it is in a memtable, or is small and already in memory.

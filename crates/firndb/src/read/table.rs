@@ -4,10 +4,10 @@
 use crate::read::pm_space::PmSpace;
 use firn_base::{Error, Result, Tag};
 use firn_fs::Pending;
+use firn_table::TableContext;
 use firn_table::pm_skiplist::{Linked, List, ListIter};
 use firn_table::pm_table::{PmTable, PmTableIter};
 use firn_table::sst::{Access, Got, Query, Sst, SstIter};
-use firn_table::{TableContext, Value};
 use std::sync::{Arc, Weak};
 
 /// An open table.
@@ -210,15 +210,6 @@ impl TableIter {
         match self {
             TableIter::Sst(iter) => iter.stop_at(end),
             TableIter::List(_) | TableIter::Sorted(_) => {}
-        }
-    }
-
-    /// The value, pinned where it is, if that costs less than a copy. REQUIRES: `load`.
-    pub(crate) fn pinned(&self) -> Option<Value> {
-        match self {
-            TableIter::Sst(iter) => Some(iter.pinned()),
-            // A pinned value would keep its space.
-            TableIter::List(_) | TableIter::Sorted(_) => None,
         }
     }
 
