@@ -11,6 +11,8 @@ pub struct Value(Vec<u8>);
 /// The largest buffer that a thread keeps for its next values, and their number.
 const SPARE_BYTES_MAX: usize = 8 << 10;
 const SPARE_MAX: usize = 8;
+/// Bytes that a buffer may have beyond twice its value.
+const ROUNDING_BYTES: usize = 64;
 
 thread_local! {
     /// Buffers of dropped values, so that most gets do not allocate.
@@ -26,10 +28,9 @@ impl Value {
     /// A copy of `bytes`.
     #[inline]
     pub fn copied(bytes: &[u8]) -> Self {
-        let spare = match bytes.len() <= SPARE_BYTES_MAX {
-            true => SPARE.try_with(|spare| spare.borrow_mut().pop()),
-            false => Ok(None),
-        };
+        // A value that is held for long must not hold a much larger buffer.
+        let fits = |spare: &mut Vec<u8>| spare.capacity() <= 2 * bytes.len() + ROUNDING_BYTES;
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop_if(fits));
         let mut copy = spare.ok().flatten().unwrap_or_default();
         copy.clear();
         copy.reserve_exact(bytes.len());
@@ -45,9 +46,9 @@ impl Drop for Value {
             // A thread that ends has no buffers anymore.
             let _kept = SPARE.try_with(|spare| {
                 let mut spare = spare.borrow_mut();
-                if spare.len() < SPARE_MAX {
-                    spare.push(bytes);
-                }
+                // The newest has the size that is wanted now.
+                spare.truncate(SPARE_MAX - 1);
+                spare.push(bytes);
             });
         } else {
             give_back_if_large(&mut self.0);
@@ -88,3 +89,20 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
 }
 
 impl Eq for Value {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_value_does_not_hold_the_buffer_of_a_large_one() {
+        for _ in 0..20 {
+            drop(Value::copied(&[1; SPARE_BYTES_MAX]));
+            let small = Value::copied(&[2; 100]);
+            assert!(small.0.capacity() <= 300, "{} bytes", small.0.capacity());
+            assert_eq!(small, [2; 100]);
+        }
+        let at = Value::copied(&[3; 100]).as_ptr();
+        assert_eq!(Value::copied(&[4; 100]).as_ptr(), at, "it is used again");
+    }
+}

@@ -276,6 +276,9 @@ impl State {
             self.rebuild_index();
         }
         let size = Entry::size_of(parts.iter().map(|part| part.len()).sum());
+        if size as u64 > self.queues_max() {
+            return;
+        }
         self.fit(size as u64);
         let place = self.segments.append(&mut self.window, hash, kind, parts);
         self.enter(hash, place);
@@ -293,17 +296,22 @@ impl State {
         }
     }
 
+    /// Replaces the index by one of the right size. An entry that finds no room is removed, because
+    /// another rebuild would bring it back when it is no longer valid.
     fn rebuild_index(&mut self) {
-        let mut index = self.index.resized();
+        let (mut index, mut removed) = (self.index.resized(), Vec::new());
         let queues = [&self.window, &self.main];
+        let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
         for entry in queues
             .into_iter()
             .flat_map(|queue| self.segments.entries(queue))
         {
-            let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
             let count = self.index.frequency(entry.hash, entry.place);
-            let _is_in = index.insert(entry.hash, entry.place, count, hash_of);
+            if !index.insert(entry.hash, entry.place, count, hash_of) {
+                removed.push(entry);
+            }
         }
+        removed.iter().for_each(|entry| self.segments.remove(entry));
         self.index = index;
     }
 

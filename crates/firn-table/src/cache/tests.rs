@@ -152,6 +152,13 @@ fn the_limit_holds_for_values_of_all_sizes_that_change() {
                 assert!(cache.bytes() <= bytes + bytes / 100, "{}", cache.bytes());
             }
         }
+        // Less than a segment for each shard, and nothing.
+        for few in [bytes / 1000, bytes / 200] {
+            cache.resize(few);
+            let _filling = misses(&cache, 1000, |i| (i, 10));
+            let held = cache.bytes();
+            assert!(held <= few + bytes / 256, "{held} of {few} are held");
+        }
         cache.resize(0);
         // The least size of the index.
         let held = cache.bytes();
