@@ -94,6 +94,14 @@ impl Hash {
     }
 }
 
+#[cfg(test)]
+impl Hash {
+    /// True if its two buckets are the first one in each index of at most 64 buckets.
+    pub(super) fn is_crowded(self) -> bool {
+        self.first(64) == 0 && self.second(64) == 0
+    }
+}
+
 fn count(word: &AtomicU64, i: usize) -> u64 {
     word.load(Ordering::Relaxed) >> (4 * i) & COUNT_MAX
 }

@@ -392,3 +392,42 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hashes whose two buckets are the same ones, whatever the size of a small index.
+    fn crowded() -> impl Iterator<Item = Hash> {
+        let hash = |i: u32| Hash(i.wrapping_mul(0x9e37_79b1));
+        (0..).map(hash).filter(|hash| hash.is_crowded())
+    }
+
+    #[test]
+    fn an_entry_without_room_in_the_index_does_not_come_back() {
+        let shard = Shard::new(1 << 20);
+        let mut seen = Vec::new();
+        let mut refused = 0;
+        for (i, hash) in crowded().take(200).enumerate() {
+            shard.insert(hash, Kind::Row, &[&[i as u8; 100]]);
+            seen.push(hash);
+            // Others make the index grow, so that it is rebuilt.
+            (0..20_u32).for_each(|n| {
+                let other = Hash((i as u32 * 20 + n).wrapping_mul(0x85eb_ca6b));
+                shard.insert(other, Kind::Block, &[&[0; 20]]);
+            });
+            let state = shard.state.read();
+            for entry in [&state.window, &state.main]
+                .into_iter()
+                .flat_map(|queue| state.segments.entries(queue))
+            {
+                let found = state.find(entry.hash, entry.kind);
+                let place = found.map(|found| found.place);
+                assert_eq!(place, Some(entry.place), "an entry that no lookup finds");
+            }
+            let find = |hash: &&Hash| state.find(**hash, Kind::Row).is_none();
+            refused = refused.max(seen.iter().filter(find).count());
+        }
+        assert!(refused > 0, "the index had room for all");
+    }
+}
