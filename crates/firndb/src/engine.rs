@@ -14,6 +14,7 @@ use crate::manifest::{Edit, ManifestWriter};
 use crate::options::Options;
 use crate::options::budget::Budget;
 use crate::read::Hits;
+use crate::read::looks::Looks;
 use crate::read::pins::SharedPins;
 use crate::read::scans::Scans;
 use crate::read::state::ReadState;
@@ -95,6 +96,8 @@ pub(crate) struct Readers {
     pub(crate) revocations: AtomicU64,
     /// The scans of ranges with stacks of tables.
     pub(crate) scans: Scans,
+    /// How cursors are used.
+    pub(crate) looks: Looks,
 }
 
 /// Counters of the whole engine.

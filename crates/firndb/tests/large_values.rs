@@ -9,6 +9,7 @@
 
 mod rig;
 
+use self::rig::memory::{PROCESS_BYTES, reset_resident_peak, resident_peak};
 use self::rig::{PROCESS, is_ci};
 use firn_base::seed::mix;
 use firndb::{Codec, Db, Options, Profile};
@@ -18,9 +19,6 @@ use std::process::{Command, Stdio};
 /// The environment variable that gives a child its case.
 const CASE: &str = "FIRN_LARGE_VALUES";
 const MIB: u64 = 1 << 20;
-/// Code, stacks and tables of the process itself, in bytes. Without a database it has 3 MiB, and 6
-/// MiB with an empty one.
-const PROCESS_BYTES: u64 = 6 * MIB;
 
 #[derive(Clone, Copy)]
 struct Case {
@@ -32,26 +30,14 @@ struct Case {
     codec: Codec,
 }
 
-fn resident(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        << 10
-}
-
 /// Runs `work` and reports the peak resident bytes.
 fn phase<T>(name: &str, work: impl FnOnce() -> T) -> T {
-    // Resets the peak to the bytes resident now.
-    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    reset_resident_peak();
     let start = std::time::Instant::now();
     let made = work();
     println!(
         "phase {name} {} {:.1}",
-        resident("VmHWM"),
+        resident_peak(),
         start.elapsed().as_secs_f64()
     );
     made

@@ -1,47 +1,14 @@
 //! `memory_limit_bytes` is a cap: with a counting allocator, a load, 32 cursors and random reads
 //! stay within it and a tenth.
-#![allow(
-    unsafe_code,
-    reason = "a global allocator can only be written so; listed in UNSAFE.md"
-)]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod rig;
 
+use self::rig::memory::{ALLOCATED, Counting};
 use self::rig::{Kind, PROCESS, is_ci, pool};
 
 use firn_base::seed::mix;
 use firndb::{Codec, Db, Options, Profile};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: forwards to the system's allocator and only counts. Test: this file.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller's contract is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller's contract is passed on. Zeroed pages come untouched from the system.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's contract is passed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -52,8 +19,8 @@ const LIMIT: usize = 64 << 20;
 fn peak(kind: Kind, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize {
     let profile = kind.0;
     let dir = tempfile::tempdir().unwrap();
-    let base = NOW.load(Ordering::Relaxed);
-    PEAK.store(base, Ordering::Relaxed);
+    let base = ALLOCATED.now();
+    ALLOCATED.reset_peak();
     let mut options = Options::default()
         .profile(profile)
         .memory_limit_bytes(LIMIT as u64)
@@ -80,7 +47,7 @@ fn peak(kind: Kind, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize
         .sum();
     assert_eq!(appends > 5, profile == Profile::Block, "{appends} appends");
     db.close().unwrap();
-    let peak = PEAK.load(Ordering::Relaxed) - base;
+    let peak = ALLOCATED.peak() - base;
     println!(
         "{profile}: peak {} MiB of {} MiB, {records} x {}",
         peak >> 20,

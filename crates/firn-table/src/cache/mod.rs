@@ -30,7 +30,7 @@ use firn_base::seed::mix;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{FileId, Tag};
 use index::Hash;
-use log::{HEADER_BYTES, Kind};
+use log::{HEADER_BYTES, Kind, SEGMENT_BYTES_MAX};
 use shard::Shard;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ const AGES_A_FILL: u64 = 8;
 const SHARD_BYTES: u64 = 16 << 20;
 /// The bytes by which a shard shrinks at a time, because readers wait meanwhile.
 const RESIZE_STEP: u64 = 256 << 10;
+/// The bytes by which one of several shards becomes larger or smaller: a segment.
+const RESIZE_UNIT: u64 = SEGMENT_BYTES_MAX as u64;
 /// The minimum number of entries for which the cache, and a shard, must have room.
 const FEW: u64 = 8;
 const FEW_OF_SHARD: u64 = 4;
@@ -75,10 +77,10 @@ pub struct BlockCache {
 impl BlockCache {
     /// A cache that never has more than `bytes`, and may be made smaller.
     pub fn new(bytes: u64) -> Self {
-        let shards = bytes.div_ceil(SHARD_BYTES).max(1);
-        let shard = |_| Shard::new(bytes.div_ceil(shards));
+        let count = bytes.div_ceil(SHARD_BYTES).max(1);
+        let shard = |i| Shard::new(share_of_shard(bytes, i, count));
         Self {
-            shards: (0..shards).map(shard).collect(),
+            shards: (0..count).map(shard).collect(),
             bytes_max: AtomicU64::new(bytes),
             hits: Counter::default(),
             misses: Counter::default(),
@@ -298,22 +300,26 @@ impl BlockCache {
         shard.insert(hash, Kind::Block, &[&file, &offset, block]);
     }
 
-    /// Changes the capacity to `bytes`, evicting blocks if needed.
+    /// Changes the capacity to `bytes`, evicting blocks if needed. What that takes is in proportion
+    /// to the change. REQUIRES: no other thread does so.
     pub fn resize(&self, bytes: u64) {
-        // Each shard is locked for this, so a negligible change is not worth it.
-        let now = self.bytes_max.load(Ordering::Relaxed);
-        if bytes.abs_diff(now) <= now / 128 {
-            return;
-        }
-        self.bytes_max.store(bytes, Ordering::Relaxed);
-        // More than a shard can address is not used.
-        let of_shard = (bytes / self.shards.len() as u64).min(SHARD_BYTES);
-        for shard in &self.shards {
-            while !shard.resize(of_shard, RESIZE_STEP) {
+        let before = self.bytes_max.swap(bytes, Ordering::Relaxed);
+        let count = self.shards.len() as u64;
+        for (i, shard) in (0..).zip(&self.shards) {
+            let share = share_of_shard(bytes, i, count);
+            if share == share_of_shard(before, i, count) {
+                continue;
+            }
+            while !shard.resize(share, RESIZE_STEP) {
                 give_way();
             }
             give_way();
         }
+    }
+
+    /// The most bytes that it holds.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// Removes a block that will not be looked up again. True if it was cached.
@@ -330,6 +336,16 @@ impl BlockCache {
     /// Bytes held now.
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(Shard::bytes).sum()
+    }
+}
+
+/// The bytes of shard `i` of `count` in a cache of `bytes`. Several shards have whole segments, so
+/// that a small change concerns few of them, and each segment another one. What a shard cannot
+/// address is not used.
+fn share_of_shard(bytes: u64, i: u64, count: u64) -> u64 {
+    match count {
+        1 => bytes.min(SHARD_BYTES),
+        _ => ((bytes / RESIZE_UNIT + i) / count * RESIZE_UNIT).min(SHARD_BYTES),
     }
 }
 

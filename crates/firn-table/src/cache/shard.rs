@@ -324,7 +324,8 @@ impl State {
         }
         let window = self.window_max().max(self.window.bytes() + size);
         let main_max = self.queues_max().saturating_sub(window);
-        if self.main.bytes() > main_max + self.segments.segment_bytes() as u64 {
+        let slack = main_max.min(self.segments.segment_bytes() as u64);
+        if self.main.bytes() > main_max + slack {
             self.shrink(main_max);
         }
         if self.bytes() + self.segments.alone(size) > self.bytes_max {

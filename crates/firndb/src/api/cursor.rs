@@ -6,9 +6,11 @@
 //!    revocable: a cursor that is idle on an old state loses them, and seeks again when it is next
 //!    moved.
 //! 3. After an error the cursor is on no entry.
-//! 4. Deleted keys that one cursor walked over are skipped in one step by later cursors
+//! 4. A seek for a single entry may leave the merge elsewhere (`look.rs`). The next move seeks.
+//! 5. Deleted keys that one cursor walked over are skipped in one step by later cursors
 //!    (`gaps.rs`).
 
+mod look;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests;
@@ -24,7 +26,7 @@ use crate::read_points::Point;
 use firn_base::key::Kind;
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
-use firn_fs::{LARGE_BYTES, give_back_if_large};
+use firn_fs::{LARGE_BYTES, give_back_if_large, give_back_read};
 use firn_table::Value;
 use std::sync::Arc;
 
@@ -45,13 +47,16 @@ pub struct Cursor {
     /// only its own block in memory.
     large: Option<Value>,
     valid: bool,
+    /// True if a seek found its very key, and the cursor is still there.
+    is_at_sought: bool,
     /// A key that `prev` read past while it looked for the previous one.
     scratch: Vec<u8>,
 }
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        give_back_if_large(&mut self.value);
+        self.leave_sought(false);
+        give_back_read(&mut self.value);
     }
 }
 
@@ -75,6 +80,7 @@ impl Cursor {
             value,
             large: None,
             valid: false,
+            is_at_sought: false,
             scratch,
         }
     }
@@ -109,6 +115,7 @@ impl Cursor {
     /// `Corruption` and `Io`, naming the file; `Invalid` if the database was closed. The same for
     /// every method that moves.
     pub fn first(&mut self) -> Result<()> {
+        self.leave_sought(false);
         let lower = self.lower.take();
         self.note_scan(lower.as_deref().unwrap_or_default());
         let result = self
@@ -122,6 +129,7 @@ impl Cursor {
     /// # Errors
     /// See [`Cursor::first`].
     pub fn last(&mut self) -> Result<()> {
+        self.leave_sought(false);
         let upper = self.upper.take();
         let result = self.move_by(|iter, pins| iter.backward_from(upper.as_deref(), pins));
         self.upper = upper;
@@ -139,8 +147,14 @@ impl Cursor {
             Some(lower) if lower.as_slice() > key.as_ref() => lower.clone(),
             _ => key.as_ref().to_vec(),
         };
+        self.leave_sought(false);
+        if self.look_at(&target)? {
+            return Ok(());
+        }
         self.note_scan(&target);
-        self.move_by(|iter, pins| iter.forward_from(&target, pins))
+        self.move_by(|iter, pins| iter.forward_from(&target, pins))?;
+        self.note_sought(&target);
+        Ok(())
     }
 
     fn note_scan(&self, key: &[u8]) {
@@ -156,8 +170,14 @@ impl Cursor {
             Some(upper) if upper.as_slice() <= key.as_ref() => upper.clone(),
             _ => behind(key.as_ref()),
         };
+        self.leave_sought(false);
+        if self.look_at(key.as_ref())? {
+            return Ok(());
+        }
         self.note_scan(key.as_ref());
-        self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))
+        self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))?;
+        self.note_sought(key.as_ref());
+        Ok(())
     }
 
     /// Moves to the next key. Does nothing if the cursor is on no entry.
@@ -172,8 +192,9 @@ impl Cursor {
         if !self.valid {
             return Ok(());
         }
+        self.leave_sought(true);
         self.move_by(|iter, pins| {
-            if pins.direction == Direction::Backward {
+            if pins.direction != Direction::Forward {
                 pins.merge.seek(&iter.key, Tag(0))?;
                 pins.direction = Direction::Forward;
             }
@@ -190,8 +211,9 @@ impl Cursor {
         if !self.valid {
             return Ok(());
         }
+        self.leave_sought(true);
         self.move_by(|iter, pins| {
-            if pins.direction == Direction::Forward {
+            if pins.direction != Direction::Backward {
                 pins.merge.seek_before(&iter.key, Tag::seek(SeqNo::MAX))?;
                 pins.direction = Direction::Backward;
             }

@@ -244,6 +244,11 @@ impl Stats {
             "Bytes used in write buffers.",
             memory.buffer_bytes as f64,
         );
+        text.gauge(
+            "buffer_dram_bytes",
+            "Bytes of DRAM that write buffers take, and that was borrowed from the block cache.",
+            memory.buffer_dram_bytes as f64,
+        );
         text.counter(
             "cache_hits_total",
             "Block cache hits.",
@@ -258,6 +263,11 @@ impl Stats {
             "cache_bytes",
             "Bytes in the block cache.",
             memory.cache_bytes as f64,
+        );
+        text.gauge(
+            "cache_bytes_max",
+            "The most bytes that the block cache may have now.",
+            memory.cache_bytes_max as f64,
         );
         text.gauge(
             "debt_bytes",

@@ -235,18 +235,26 @@ pub struct StallStats {
 }
 
 /// The use of memory now, and the block cache's hits since the database was opened.
+///
+/// Write buffers, open tables and the block cache share a part of `memory_limit_bytes`. The cache
+/// may have what the other two do not take at the moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemoryStats {
     /// The number of write buffers, including the active one.
     pub buffers: usize,
     /// Bytes used in the write buffers.
     pub buffer_bytes: u64,
+    /// Bytes of DRAM that the write buffers take, and that background work has borrowed from the
+    /// block cache.
+    pub buffer_dram_bytes: u64,
     /// Block cache hits.
     pub cache_hits: u64,
     /// Block cache misses.
     pub cache_misses: u64,
     /// Bytes in the block cache.
     pub cache_bytes: u64,
+    /// The most bytes that the block cache may have now.
+    pub cache_bytes_max: u64,
     /// The number of tables kept open.
     pub open_tables: usize,
     /// Bytes of memory for indexes and filters: those of the tables kept open and of the tables
@@ -368,7 +376,8 @@ impl Engine {
             found: self.counts.user.hits.sum(),
             hits: self.hits(&state),
         };
-        let (cache_hits, cache_misses) = self.tables.context().cache.counts();
+        let cache = &self.tables.context().cache;
+        let (cache_hits, cache_misses) = cache.counts();
         let (open_tables, _, table_opens) = self.tables.usage();
         Stats {
             profile: self.options.profile.to_string(),
@@ -399,9 +408,11 @@ impl Engine {
                     .iter()
                     .map(|memtable| memtable.used_bytes() as u64)
                     .sum(),
+                buffer_dram_bytes: self.tables.buffer_bytes(),
                 cache_hits,
                 cache_misses,
-                cache_bytes: self.tables.context().cache.bytes(),
+                cache_bytes: cache.bytes(),
+                cache_bytes_max: cache.bytes_max(),
                 open_tables,
                 open_table_bytes: self.tables.context().open_bytes(),
                 table_opens,

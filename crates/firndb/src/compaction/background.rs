@@ -580,8 +580,8 @@ impl Engine {
         }
     }
 
-    /// Runs once a second: revokes the pins of cursors that are idle on an old state, creates or
-    /// drops the spare memtable, and prunes the versions that snapshots kept.
+    /// Runs once a second: revokes the pins of cursors that are idle on an old state, lends memory
+    /// that writes left idle to the block cache, and prunes the versions that snapshots kept.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         let last = &self.readers.idle_ticks;
@@ -590,7 +590,7 @@ impl Engine {
         }
         self.tables.set_second(tick);
         self.flush_if_full();
-        self.tend_spare(tick);
+        self.lend_idle_memory(tick);
         self.prune_retained();
         // Cursors that ended have released tables that were already closed.
         self.tables.leave_the_rest();

@@ -248,6 +248,39 @@ fn who_waits_is_woken() {
     });
 }
 
+/// Writers claim memory while what is idle is lent to the block cache, and while memtables are
+/// flushed and their memory is used again. In the end all that they take is counted.
+#[test]
+fn idle_memory_is_lent_and_comes_back() {
+    explore::random(|| {
+        let world = World::new();
+        let story = Story::new(world.open());
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| (2..6).for_each(|version| story.write(0, version, &PROCESS))),
+            spawn(|story| {
+                story.write(1, 2, &PROCESS);
+                story.db.flush().unwrap();
+                story.write(1, 3, &PROCESS);
+            }),
+            spawn(|story| (0..12).for_each(|tick| story.db.engine.lend_idle_memory(tick))),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1)], [5, 3]);
+        story.db.wait_idle().unwrap();
+        let engine = &story.db.engine;
+        engine.remove_obsolete(true);
+        engine.lend_idle_memory(100);
+        let state = engine.state.load();
+        let taken: usize = state
+            .memtables
+            .iter()
+            .map(|memtable| memtable.dram_bytes())
+            .sum();
+        assert_eq!(engine.tables.buffer_bytes(), taken as u64);
+    });
+}
+
 /// One table is compacted into two below it, which grow. Two workers share the sub-tasks, while
 /// readers read the tables and a checkpoint copies them.
 #[test]

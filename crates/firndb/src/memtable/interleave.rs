@@ -6,7 +6,7 @@ use super::skiplist::height;
 use super::*;
 use crate::interleave::{join, spawner, thread};
 use firn_base::key::{Kind, compare};
-use firn_base::sync::{AtomicBool, Ordering, explore};
+use firn_base::sync::{AtomicBool, AtomicI64, Ordering, explore};
 use firn_base::{FileId, SeqNo, Tag};
 use std::sync::Arc;
 
@@ -36,6 +36,44 @@ fn reserve_complete() {
         );
         // Two of 64 bytes and none or one of 72 fit after the first line, or the reverse.
         assert_eq!(spaces.len(), 2, "{spaces:?}");
+    });
+}
+
+/// Two writers claim what they need while idle memory is given back. What was handed out keeps its
+/// contents, and what is claimed was counted.
+#[test]
+fn memory_is_claimed_and_given_back() {
+    explore::random(|| {
+        let arena = Arc::new(Arena::unclaimed(320, 0));
+        let counted = Arc::new(AtomicI64::new(arena.claimed() as i64));
+        let count = |bytes: i64| _ = counted.fetch_add(bytes, Ordering::SeqCst);
+        let writer = |mark: u8| {
+            let (arena, counted) = (arena.clone(), counted.clone());
+            thread::spawn(move || {
+                let claim = |bytes| _ = counted.fetch_add(bytes as i64, Ordering::SeqCst);
+                let space = loop {
+                    match arena.reserve(72) {
+                        Some(space) => break space,
+                        None => assert!(arena.grow(72, claim), "there is room for both"),
+                    }
+                };
+                arena.write(&space, space.start as usize, &[mark; 72]);
+                (space, mark)
+            })
+        };
+        let writers = [1, 2].map(writer);
+        count(-(arena.give_back() as i64));
+        for written in writers {
+            let (space, mark) = written.join().unwrap();
+            assert_eq!(arena.bytes(space.start as usize, 72), [mark; 72]);
+        }
+        assert_eq!(counted.load(Ordering::SeqCst), arena.claimed() as i64);
+        count(-(arena.give_back() as i64));
+        assert_eq!(
+            arena.claimed(),
+            (Arena::RESERVED_BYTES + 2 * 72).next_multiple_of(64)
+        );
+        assert_eq!(counted.load(Ordering::SeqCst), arena.claimed() as i64);
     });
 }
 

@@ -110,13 +110,13 @@ impl Memtable {
 
     /// An empty memtable of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: FileId) -> Memtable {
-        Memtable {
-            list: Skiplist::new(capacity),
-            log_id,
-            first_log: log_id,
-            last_seqno: AtomicU64::new(u64::MAX),
-            home: Home::Arena,
-        }
+        Self::over(Skiplist::new(capacity), log_id)
+    }
+
+    /// As [`Memtable::new`], with memory that is claimed when entries need it
+    /// ([`Memtable::grow`]).
+    pub(crate) fn unclaimed(capacity: usize, log_id: FileId) -> Memtable {
+        Self::over(Skiplist::unclaimed(capacity), log_id)
     }
 
     /// A memtable over `buffer` in persistent memory, with `list_bytes` for its list.
@@ -173,8 +173,12 @@ impl Memtable {
 
     /// Empties this memtable for the entries of log `log_id`, reusing its memory.
     pub(crate) fn recycle(self, log_id: FileId) -> Memtable {
+        Self::over(self.list.recycle(), log_id)
+    }
+
+    fn over(list: Skiplist, log_id: FileId) -> Memtable {
         Memtable {
-            list: self.list.recycle(),
+            list,
             log_id,
             first_log: log_id,
             last_seqno: AtomicU64::new(u64::MAX),
@@ -182,12 +186,20 @@ impl Memtable {
         }
     }
 
-    /// Makes the system provide all memory now, and not during a write.
-    pub(crate) fn touch(&mut self) {
-        self.list.touch();
+    /// Claims memory for `bytes` more. Calls `claim` with the number of bytes before they are used.
+    /// False if there is no room for them.
+    pub(crate) fn grow(&self, bytes: usize, claim: impl FnOnce(usize)) -> bool {
+        self.list.arena.grow(bytes, claim)
     }
 
-    /// Copies `entries` in without making them visible. `None` if their footprint does not fit.
+    /// Returns what was claimed and is not used to the system, and the number of bytes that are not
+    /// claimed any more.
+    pub(crate) fn give_back(&self) -> usize {
+        self.list.arena.give_back()
+    }
+
+    /// Copies `entries` in without making them visible. `None` if their footprint does not fit what
+    /// was claimed.
     pub(crate) fn reserve<'a>(
         self: &Arc<Self>,
         entries: impl Iterator<Item = Entry<'a>>,
@@ -310,9 +322,9 @@ impl Memtable {
         })
     }
 
-    /// Bytes of DRAM taken.
+    /// Bytes of DRAM claimed.
     pub(crate) fn dram_bytes(&self) -> usize {
-        self.list.arena.capacity() + self.filter_bytes()
+        self.list.arena.claimed() + self.filter_bytes()
     }
 
     /// Declares that nothing above `last` will be linked here.

@@ -87,6 +87,12 @@ impl Skiplist {
         Self::over(Arena::new(capacity + Self::EMPTY_BYTES))
     }
 
+    /// As [`Skiplist::new`], over memory that is claimed when entries need it.
+    pub(super) fn unclaimed(capacity: usize) -> Skiplist {
+        let (capacity, claimed) = (capacity + Self::EMPTY_BYTES, Self::EMPTY_BYTES);
+        Self::over(Arena::unclaimed(capacity, claimed))
+    }
+
     /// An empty list over `capacity` bytes, whose values are elsewhere.
     pub(super) fn without_values(capacity: usize) -> Skiplist {
         Skiplist {
@@ -99,11 +105,6 @@ impl Skiplist {
     pub(super) fn recycle(mut self) -> Skiplist {
         self.arena.reset();
         Self::over(self.arena)
-    }
-
-    /// Makes the system provide all memory now. REQUIRES: the list has no entry.
-    pub(super) fn touch(&mut self) {
-        self.arena.touch();
     }
 
     fn over(arena: Arena) -> Skiplist {

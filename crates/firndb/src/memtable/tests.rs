@@ -6,6 +6,7 @@ use firn_base::seed::Seed;
 use firn_base::{FileId, SeqNo, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn put(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>]) -> bool {
     let footprint = Footprint::of(entries.iter().copied(), seqno);
@@ -97,29 +98,39 @@ fn a_full_buffer_refuses_and_stays_whole() {
     assert!(!iter.valid());
 }
 
+/// Writes a batch, for which memory is claimed. Adds the claimed bytes to `claimed`.
+fn put_growing(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>], claimed: &AtomicUsize) {
+    let bytes = Footprint::of(entries.iter().copied(), seqno).bytes;
+    while !put(buffer, seqno, entries) {
+        let claim = |bytes| _ = claimed.fetch_add(bytes, Ordering::Relaxed);
+        assert!(buffer.grow(bytes, claim), "there is room");
+    }
+}
+
+/// Writers, a reader, and a thread that gives unused memory back.
 #[test]
 fn concurrent() {
     const THREADS: u64 = 4;
     const EACH: u64 = 3000;
-    let buffer = Arc::new(Memtable::new(4 << 20, FileId(1)));
+    let buffer = Arc::new(Memtable::unclaimed(8 << 20, FileId(1)));
+    let claimed = AtomicUsize::new(buffer.dram_bytes());
+    let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let buffer = &buffer;
+            let (buffer, claimed) = (&buffer, &claimed);
             scope.spawn(move || {
                 let mut seed = Seed::new(thread);
                 for i in 0..EACH {
                     let seqno = 1 + thread * EACH + i;
                     let key = seed.below(500).to_be_bytes();
-                    let value = seqno.to_be_bytes();
-                    assert!(put(
-                        buffer,
-                        seqno,
-                        &[Entry {
-                            kind: Kind::Put,
-                            key: &key,
-                            value: &value
-                        }]
-                    ));
+                    // Long enough that pages are given back behind entries.
+                    let value = seqno.to_be_bytes().repeat(40);
+                    let entry = Entry {
+                        kind: Kind::Put,
+                        key: &key,
+                        value: &value,
+                    };
+                    put_growing(buffer, seqno, &[entry], claimed);
                     assert_eq!(
                         buffer.get(&key, SeqNo(seqno)).unwrap().0.seqno(),
                         SeqNo(seqno)
@@ -127,6 +138,12 @@ fn concurrent() {
                 }
             });
         }
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                claimed.fetch_sub(buffer.give_back(), Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
         scope.spawn(|| {
             for _ in 0..50 {
                 let mut iter = buffer.iter();
@@ -140,13 +157,17 @@ fn concurrent() {
                     iter.next();
                 }
             }
+            is_done.store(true, Ordering::Relaxed);
         });
     });
+    claimed.fetch_sub(buffer.give_back(), Ordering::Relaxed);
+    assert_eq!(claimed.into_inner(), buffer.dram_bytes());
+    assert!(buffer.dram_bytes() - buffer.used_bytes() < 256 << 10);
     let mut iter = buffer.iter();
     iter.first();
     let mut count = 0;
     while iter.valid() {
-        assert_eq!(iter.value(), iter.tag().seqno().0.to_be_bytes());
+        assert_eq!(iter.value(), iter.tag().seqno().0.to_be_bytes().repeat(40));
         count += 1;
         iter.next();
     }

@@ -1,7 +1,7 @@
 //! The division of `memory_limit_bytes`: write buffers first, then I/O and compaction, then caches.
 //!
 //! ```text
-//! limit = I/O (an eighth) + what allocations cost beside their bytes (a sixteenth) + shared
+//! limit = I/O (an eighth) + what the allocator keeps (an eighth, or 8 MiB and a 32nd) + shared
 //! shared = write buffers (up to 3) + tables kept open + block cache
 //! ```
 //! The block cache has the part of `shared` that the others do not use at the moment. A database
@@ -48,6 +48,9 @@ const WRITE_BUFFER_BYTES_LIMIT: u64 = 2 << 30;
 const STRETCH_BYTES_MAX: u64 = 128 << 10;
 /// The number of inputs of all running compactions together, with two readaheads each.
 const INPUTS: u64 = 64;
+
+/// The bytes that an allocator keeps of memory that threads freed, whatever the limit.
+const ALLOCATOR_BYTES: u64 = 8 << 20;
 
 /// A device gains nothing from more, and each coroutine takes memory.
 const IO_DEPTH_MAX: usize = 64;
@@ -170,7 +173,8 @@ impl Budget {
                  write buffers; raise memory_limit_bytes or lower block_cache_bytes"
             ))
         })?;
-        let shared = limit - io - limit / 16;
+        let kept = (limit / 8).min(limit / 32 + ALLOCATOR_BYTES);
+        let shared = limit - io - kept;
         // Each coroutine of a worker is a compaction of its own.
         let io_each = io / options.coroutines() as u64;
         let stretch = (io_each / 2 / INPUTS).clamp(

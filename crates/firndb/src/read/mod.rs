@@ -4,6 +4,7 @@ pub(crate) mod block_trees;
 pub(crate) mod gaps;
 pub(crate) mod heat;
 mod level;
+pub(crate) mod looks;
 mod lookup;
 pub(crate) mod memtables;
 pub(crate) mod merge_iter;

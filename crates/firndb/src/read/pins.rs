@@ -38,6 +38,8 @@ pub(crate) enum Direction {
     Forward,
     /// The merge is before the current key's entries.
     Backward,
+    /// The merge is anywhere.
+    Elsewhere,
 }
 
 /// Iterators over everything in `state`, newest first.

@@ -373,6 +373,13 @@ impl TableCache {
         let bounds = TableCacheBounds::ONE;
         Arc::new(TableCache::new(Arc::new(files), context, &bounds))
     }
+
+    /// Calls `act` as if another thread were making the block cache smaller.
+    #[cfg(not(shuttle))]
+    pub(crate) fn while_resizing(&self, act: impl FnOnce()) {
+        let _one_by_one = self.resizing.lock();
+        act();
+    }
 }
 
 /// Memory borrowed from the block cache.
@@ -570,6 +577,20 @@ impl TableCache {
         self.leave_the_rest();
     }
 
+    /// As [`TableCache::add_buffer`], for a writer, which must not wait for more than its own
+    /// `bytes`. While another thread makes room, the cache may stay larger than what is left by as
+    /// much as writers take until then.
+    pub(crate) fn claim(&self, bytes: u64) {
+        const MOST: u64 = 4;
+        self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let (Some(left), Some(_one_by_one)) = (self.left(), self.resizing.try_lock()) {
+            let now = self.context.cache.bytes_max();
+            self.context
+                .cache
+                .resize(left.max(now.saturating_sub(MOST * bytes)));
+        }
+    }
+
     /// Subtracts `bytes` of a memtable that is gone, and returns its memory to the block cache.
     pub(crate) fn drop_buffer(&self, bytes: u64) {
         self.buffer_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -578,7 +599,7 @@ impl TableCache {
 
     /// Bytes that the block cache can spare while memtables take `buffer_bytes`.
     pub(crate) fn lendable(&self, buffer_bytes: u64) -> u64 {
-        let buffers = self.buffer_bytes.load(Ordering::Relaxed).max(buffer_bytes);
+        let buffers = self.buffer_bytes().max(buffer_bytes);
         let taken = buffers + self.context.open_bytes() + self.cache_bytes_min;
         self.shared_bytes
             .map_or(0, |shared| shared.saturating_sub(taken))
@@ -595,18 +616,26 @@ impl TableCache {
 
     /// Gives the block cache all memory that is left.
     pub(crate) fn leave_the_rest(&self) {
-        let Some(shared) = self.shared_bytes else {
-            return;
-        };
         let _one_by_one = self.resizing.lock();
-        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
+        if let Some(left) = self.left() {
+            self.context.cache.resize(left);
+        }
+    }
+
+    /// The bytes that memtables and open tables leave to the block cache.
+    fn left(&self) -> Option<u64> {
+        let shared = self.shared_bytes?;
+        let buffers = self.buffer_bytes();
         let least = self
             .cache_bytes_min
             .saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
         let left = shared.saturating_sub(buffers + self.context.open_bytes());
-        self.context
-            .cache
-            .resize(left.max(least).max(CACHE_BYTES_LEAST));
+        Some(left.max(least).max(CACHE_BYTES_LEAST))
+    }
+
+    /// Bytes that memtables take, and that others borrowed from the block cache.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes.load(Ordering::Relaxed)
     }
 
     /// Removes tables whose run is gone.

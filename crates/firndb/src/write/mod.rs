@@ -151,6 +151,9 @@ impl Engine {
             if let Some(reservation) = active.reserve(entries.clone(), footprint) {
                 return Ok(reservation.into());
             }
+            if active.grow(footprint.bytes, |bytes| self.tables.claim(bytes as u64)) {
+                continue;
+            }
             let full = active.clone();
             drop(state);
             self.make_room(&full, footprint.bytes)?;

@@ -5,6 +5,7 @@
     reason = "a test stops at the first surprise, and needs not all of it"
 )]
 
+pub(crate) mod memory;
 pub(crate) mod pools;
 
 use firndb::{Backend, Cursor, Db, Durability, Options, PmConfig, Profile, WriteOptions};

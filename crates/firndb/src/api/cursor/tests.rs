@@ -121,3 +121,120 @@ fn versions_of_a_key_are_passed_by_a_search() {
 fn key_of(key: &str) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
+
+/// Cursors that mostly look at single entries find what a map has, wherever entries are, and as of
+/// their read points, with moves in between.
+#[test]
+fn looks_at_single_entries_agree_with_a_map() {
+    use firn_base::seed::Seed;
+    use std::collections::BTreeMap;
+    use std::ops::Bound;
+
+    for profile in crate::Profile::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options::tiny().profile(profile)).unwrap();
+        let process = crate::WriteOptions::new().durability(crate::Durability::Process);
+        let mut model = BTreeMap::new();
+        let mut seed = Seed::new(7);
+        let mut looked = 0;
+        for round in 0..60_u32 {
+            for _ in 0..20 {
+                let key = (2 * seed.below(200)).to_be_bytes();
+                if seed.below(4) == 0 {
+                    db.delete_with(key, &process).unwrap();
+                    model.remove(&key);
+                } else {
+                    let value = round.to_be_bytes().repeat(30);
+                    db.put_with(key, &value, &process).unwrap();
+                    model.insert(key, value);
+                }
+            }
+            if round % 4 == 0 {
+                db.flush().unwrap();
+            }
+            let (low, high) = (20_u64.to_be_bytes(), 380_u64.to_be_bytes());
+            let mut options = ReadOptions::default();
+            (options.lower, options.upper) = (Some(low.to_vec()), Some(high.to_vec()));
+            let mut cursor = db.cursor_with(options).unwrap();
+            for _ in 0..40 {
+                let key = seed.below(410).to_be_bytes();
+                let is_back = seed.below(4) == 0;
+                let mut expected = match is_back {
+                    true => {
+                        let end = if key < high {
+                            Bound::Included(key)
+                        } else {
+                            Bound::Excluded(high)
+                        };
+                        let below = (key >= low).then(|| model.range((Bound::Included(low), end)));
+                        cursor.seek_for_prev(key).unwrap();
+                        below.and_then(|mut below| below.next_back())
+                    }
+                    false => {
+                        let start = key.max(low);
+                        cursor.seek(key).unwrap();
+                        (start < high)
+                            .then(|| model.range(start..high))
+                            .and_then(|mut all| all.next())
+                    }
+                };
+                looked += u32::from(db.engine.readers.looks.are_usual());
+                let moves = if seed.below(8) == 0 { seed.below(4) } else { 0 };
+                for step in 0..=moves {
+                    let found = cursor.valid().then(|| (cursor.key(), cursor.value()));
+                    let wanted = expected.map(|(key, value)| (&key[..], &value[..]));
+                    assert_eq!(found, wanted, "{profile:?} round {round}");
+                    let Some((at, _)) = expected.filter(|_| step < moves) else {
+                        break;
+                    };
+                    expected = match seed.below(2) {
+                        0 => {
+                            cursor.next().unwrap();
+                            model
+                                .range((Bound::Excluded(*at), Bound::Excluded(high)))
+                                .next()
+                        }
+                        _ => {
+                            cursor.prev().unwrap();
+                            model.range(low..*at).next_back()
+                        }
+                    };
+                }
+            }
+        }
+        assert!(looked > 1000, "{profile:?}: {looked}");
+    }
+}
+
+/// A seek for a single entry reads no more than a get, and keeps its row.
+#[test]
+fn a_look_at_a_single_entry_reads_like_a_get() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::tiny()).unwrap();
+    let key = |i: u32| (i % 200).to_be_bytes();
+    (0..200).for_each(|i| db.put(key(i), [7; 100]).unwrap());
+    db.compact().unwrap();
+    let look = |i: u32| {
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek(key(i)).unwrap();
+        assert_eq!((cursor.key(), cursor.value()), (&key(i)[..], &[7; 100][..]));
+    };
+    // As often as it takes until such looks are usual.
+    (0..20).for_each(look);
+    let stats = || db.stats();
+    let rows = |stats: &crate::Stats| {
+        let hits = &stats.user.hits;
+        hits.iter()
+            .find(|(layer, _)| *layer == "rows")
+            .map_or(0, |(_, hits)| *hits)
+    };
+    (0..200).for_each(look);
+    let before = stats();
+    (0..200).for_each(look);
+    let after = stats();
+    assert_eq!(
+        after.memory.cache_misses, before.memory.cache_misses,
+        "all are cached"
+    );
+    assert!(rows(&after) > rows(&before) + 150, "{:?}", after.user.hits);
+}

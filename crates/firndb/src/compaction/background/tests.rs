@@ -1,10 +1,9 @@
 //! The resources that a job holds while it runs.
 
-use crate::compaction::background::Obsolete;
+use crate::compaction::background::obsolete::IDLE_TICKS;
 use crate::compaction::plan::{Border, How, Plan, Reason};
 use crate::manifest::{Level, PartId};
-use crate::read::state::ReadState;
-use crate::{Codec, Db, Environment, Options};
+use crate::{Codec, Db, Durability, Environment, Options, WriteOptions};
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::{ErrorKind, FileId};
@@ -53,69 +52,83 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     assert_eq!(db.get(b"a").unwrap().unwrap(), b"2");
 }
 
-/// A memtable's memory is the block cache's while nothing is written. The writer that needs it must
-/// not wait for it.
+/// The memory that write buffers do not use is the block cache's, and a writer takes it back piece
+/// by piece.
 #[test]
-fn a_spare_buffer_is_ready_before_it_is_needed() {
+fn idle_memory_is_lent() {
     let dir = tempfile::tempdir().unwrap();
     let environment = Environment {
         executor: Some(Arc::new(Inline::new())),
         ..Environment::default()
     };
-    let db = Db::open(
-        dir.path(),
-        Options {
-            environment,
-            ..Options::tiny()
-        },
-    )
-    .unwrap();
-    let engine = &db.engine;
-    let has_spare = || engine.jobs.obsolete.spare.lock().is_some();
-    db.put(b"a", b"1").unwrap();
-    engine.tend_spare(1);
-    assert!(!has_spare(), "the active buffer is all but empty");
-    let fill = |share: f64| {
-        let active = engine.active();
-        let is_short = || (active.used_bytes() as f64) < active.capacity_bytes() as f64 * share;
-        (0_u32..)
-            .take_while(|_| is_short())
-            .for_each(|i| db.put(i.to_be_bytes(), [0; 100]).unwrap());
+    let options = Options {
+        environment,
+        memory_limit_bytes: 64 << 20,
+        ..Options::default()
     };
-    fill(0.33);
-    engine.tend_spare(2);
-    assert!(has_spare(), "it will be full in two ticks more");
-    engine.tend_spare(3);
-    assert!(has_spare(), "not at the first pause");
-    engine.tend_spare(4);
-    assert!(
-        !has_spare(),
-        "nobody writes any more: it is the block cache's"
+    let db = Db::open(dir.path(), options).unwrap();
+    let engine = &db.engine;
+    let (cache, buffer) = (
+        &engine.tables.context().cache,
+        engine.budget.write_buffer_bytes,
     );
-    // A memtable that is being flushed becomes the spare one soon.
-    engine.switch_buffer(&mut engine.commit.lock(), 0);
-    fill(0.35);
-    engine.tend_spare(5);
-    assert!(!has_spare(), "it will not be full in the next tick");
-    fill(0.8);
-    engine.tend_spare(6);
+    let (all, piece) = (cache.bytes_max(), 256 << 10);
+    let taken = || (all - cache.bytes_max()) as usize;
+    let process = WriteOptions::new().durability(Durability::Process);
+    let fill = |bytes: usize| {
+        let value = vec![7; 1000];
+        let mut largest = 0;
+        for i in 0..bytes / 1000 {
+            let before = taken();
+            db.put_with((i as u32).to_be_bytes(), &value, &process)
+                .unwrap();
+            largest = largest.max(taken() - before);
+        }
+        largest
+    };
+    let largest = fill(buffer / 2);
+    assert_eq!(largest, piece, "no write waits for more");
+    let used = engine.active().used_bytes();
     assert!(
-        has_spare(),
-        "it will, and the other may not be flushed by then"
+        (used..used + piece + piece / 8).contains(&taken()),
+        "{used}"
     );
-    // It was flushed and is still being read: the next tick comes first.
-    drop(engine.jobs.obsolete.spare.lock().take());
-    let read = db.get(b"a").unwrap();
-    let flushed = engine.state.load().memtables.of_part(0).memtables[1].clone();
-    engine
-        .state
-        .rcu(|state| ReadState::clone(state).without_memtables(std::slice::from_ref(&flushed)));
-    engine.retire([Obsolete::Memtable(flushed)]);
-    engine.tend_spare(7);
-    assert!(!has_spare(), "it comes back");
-    drop(read);
-    engine.remove_obsolete(false);
-    assert!(has_spare());
+    // It is flushed, and the next one has its memory.
+    db.flush().unwrap();
+    engine.remove_obsolete(true);
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    engine.remove_obsolete(true);
+    let active = engine.active();
+    assert!(active.used_bytes() < piece && active.dram_bytes() > used);
+    let tick = 100;
+    engine.lend_idle_memory(tick);
+    engine.lend_idle_memory(tick + IDLE_TICKS);
+    assert!(taken() > used, "not at the first pause");
+    engine.lend_idle_memory(tick + IDLE_TICKS + 1);
+    assert!(
+        taken() <= 2 * piece,
+        "nobody writes: it is the block cache's"
+    );
+    assert_eq!(engine.tables.buffer_bytes(), active.dram_bytes() as u64);
+    drop(active);
+    assert_eq!(fill(buffer / 2), piece);
+}
+
+/// While another thread makes much room, a writer does not wait for it.
+#[test]
+fn a_writer_waits_for_no_other_claim() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let tables = &db.engine.tables;
+    let before = tables.context().cache.bytes_max();
+    tables.while_resizing(|| {
+        tables.claim(1 << 20);
+        assert_eq!(tables.context().cache.bytes_max(), before);
+    });
+    tables.leave_the_rest();
+    assert_eq!(tables.context().cache.bytes_max(), before - (1 << 20));
+    tables.drop_buffer(1 << 20);
 }
 
 /// Each process ends before any background work has run.

@@ -123,8 +123,8 @@ impl Recovery {
     /// The memtables that all keys share: that of the newest log, with what was replayed, and those
     /// of a read-only open.
     fn shared_memtables(&mut self, replayed: Option<Memtable>, log_id: FileId) -> Memtables {
-        let active =
-            replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
+        let capacity = self.budget.write_buffer_bytes;
+        let active = replayed.unwrap_or_else(|| Memtable::unclaimed(capacity, log_id));
         let active = Arc::new(active.continued_in(log_id));
         // The entries of kept memtables are not in trees or tables yet.
         let first_kept = self.kept.first().unwrap_or(&active).seqnos();
@@ -134,6 +134,7 @@ impl Recovery {
         let kept = self.kept.drain(..).rev();
         let memtables: Vec<_> = std::iter::once(active).chain(kept).collect();
         for memtable in &memtables {
+            memtable.give_back();
             self.tables.add_buffer(memtable.dram_bytes() as u64);
         }
         Memtables::shared(memtables, flushed_through)
