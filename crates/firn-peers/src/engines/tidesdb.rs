@@ -255,7 +255,7 @@ impl Store for TidesStore {
     }
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let scan = || {
+        let mut scan = || {
             let level = IsolationLevel::Snapshot;
             let transaction = self.database().begin_transaction_with_isolation(level)?;
             let mut iter = patient(|| transaction.new_iterator(self.family()))?;
