@@ -15,8 +15,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-/// libclang reads RocksDB's header for its binding; the first two fetch and unpack.
-const PACKAGES: [&str; 4] = ["curl", "unzip", "libclang-dev", "libleveldb-dev"];
+/// The first two fetch and unpack; libclang reads RocksDB's header for its binding; the last two
+/// build TidesDB.
+const PACKAGES: [&str; 6] = [
+    "curl",
+    "unzip",
+    "libclang-dev",
+    "libleveldb-dev",
+    "cmake",
+    "liblz4-dev",
+];
 /// The RocksDB version of the binding in crates/firn-peers/Cargo.lock.
 const ROCKSDB: &str = "11.8.1";
 const JAR_SHA256: &str = "628ed387887f4a431df480857954df2a28b4389bfe24858ccdec611cabf65dbf";

@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
-/// The Debian packages of the build.
-pub(super) const PACKAGES: [&str; 4] = ["g++", "cmake", "ninja-build", "liblz4-dev"];
+/// The Debian packages of the build, beside those of every build.
+pub(super) const PACKAGES: [&str; 2] = ["g++", "ninja-build"];
 /// The settings of CMake. `PORTABLE=0` is `-march=native`. io_uring is off because the library of
 /// the Java package has none either, so that the two differ in their instructions alone.
 const SETTINGS: [&str; 13] = [

@@ -12,9 +12,9 @@
 //! | `data_block_index_type` | binary search | its hash index is for point reads alone |
 //! | compression | as requested | LZ4 is the default since 11.5, but a run treats all alike |
 //!
-//! The HyperClockCache is in `rocksdb` too. None of these is on by default: databases that older
-//! releases must read cannot have the first. The binding has no functions for them, so they are set
-//! as RocksDB's text form of options.
+//! The HyperClockCache is in `rocksdb` too. The first three are off by default, the first because
+//! older releases cannot read such tables. The binding has no functions for them, so they are set
+//! in RocksDB's text form of options.
 
 use super::rocksdb::{Choice, NAME, RocksDbStore, failed};
 use firn_base::Result;
