@@ -175,7 +175,7 @@ fn run(engine: &dyn Engine, compression: Compression) {
                 store.delete(&key, durability).unwrap();
                 model.remove(&key);
             }
-            6..9 => check_get(&*store, &model, &key),
+            6..=8 => check_get(&*store, &model, &key),
             // Between two keys, so that it begins at the next.
             _ => check_scan(
                 &*store,

@@ -39,8 +39,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The version for which the binding in Cargo.lock is made. `cargo xtask peers` fetches or builds the
-/// same.
+/// The version for which the binding in Cargo.lock is made. `cargo xtask peers` fetches or builds
+/// the same.
 pub(super) const NAME: &str = "RocksDB 11.8";
 const WRITE_BUFFERS: u64 = 3;
 const FILTER_BITS: f64 = 10.0;

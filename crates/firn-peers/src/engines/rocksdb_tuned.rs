@@ -4,8 +4,8 @@
 //! | setting | value | why |
 //! |---|---|---|
 //! | `separate_key_value_in_data_block` | true | since 11.0: a search touches keys alone |
-//! | `index_block_search_type` | `kAuto` | since 11.1: interpolation where keys are uniform |
-//! | `uniform_cv_threshold` | 0.2 | the release notes' value; without one `kAuto` is binary search |
+//! | `index_block_search_type` | `kAuto` | since 11.1: interpolates where keys are uniform |
+//! | `uniform_cv_threshold` | 0.2 | the release notes' value; at none `kAuto` is binary search |
 //! | index | one block per table, not partitioned | the default, and right for tables of 64 MiB |
 //! | `optimize_filters_for_memory` | true | the default by now |
 //! | filter | Bloom, not Ribbon | Ribbon saves memory, and costs CPU that counts here |

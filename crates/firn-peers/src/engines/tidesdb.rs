@@ -2,7 +2,7 @@
 //!
 //! | setting | value | why |
 //! |---|---|---|
-//! | `memtable_write_buffer_size` | 3/5 of FirnDB's memtable | five take the memory of FirnDB's three |
+//! | `memtable_write_buffer_size` | 3/5 of FirnDB's | five take the memory of FirnDB's three |
 //! | `memtable_l0_queue_stall_threshold` | 4 waiting | at less, one that waits delays every write |
 //! | `block_cache_size` | memory less five memtables | filters' bits are in it, as blocks are |
 //! | `btree_klog_block_size` | 4 KiB | the default, and FirnDB's |
