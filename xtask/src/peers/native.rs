@@ -43,7 +43,8 @@ pub(super) fn rocksdb(root: &Path) -> io::Result<PathBuf> {
     let name = folder_name(
         &quiet("c++", &["-march=native", "-Q", "--help=target"]),
         &quiet("c++", &["--version"]),
-    );
+    )
+    .ok_or_else(|| io::Error::other("`c++ -march=native` is not known: c++ must be GCC"))?;
     let cache = cache()?;
     let (folder, built) = (cache.join(&name), cache.join(format!("{name}.build")));
     if folder.join(LIBRARY).is_file() {
@@ -62,6 +63,9 @@ pub(super) fn rocksdb(root: &Path) -> io::Result<PathBuf> {
             .arg("-B")
             .arg(&built)
             .args(SETTINGS)
+            // The name of the folder tells of this compiler.
+            .env("CC", "cc")
+            .env("CXX", "c++")
             .stdout(Stdio::null()),
     )?;
     compile(&built)?;
@@ -82,16 +86,16 @@ fn cache() -> io::Result<PathBuf> {
     Ok(cache.join("firndb"))
 }
 
-/// The name of the folder, from the compiler's list of options for this processor and its version.
-fn folder_name(target: &str, compiler: &str) -> String {
+/// The name of the folder, from GCC's list of options for this processor and its version. `None` if
+/// the list is not GCC's: another compiler's name would not tell two processors apart.
+fn folder_name(target: &str, compiler: &str) -> Option<String> {
     let processor = target
         .lines()
         .filter_map(|line| line.trim().strip_prefix("-march="))
         .map(str::trim)
-        .find(|name| !name.is_empty())
-        .unwrap_or("unknown");
+        .find(|name| !name.is_empty())?;
     let hash = fnv1a([target, compiler].into_iter().chain(SETTINGS));
-    format!("rocksdb-{ROCKSDB}-native-{processor}-{hash:016x}")
+    Some(format!("rocksdb-{ROCKSDB}-native-{processor}-{hash:016x}"))
 }
 
 fn fnv1a<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
@@ -183,17 +187,16 @@ mod tests {
     #[test]
     fn another_processor_or_compiler_has_another_folder() {
         let target = "The following options:\n  -march=      \t\tznver3\n  -msse4.2    [enabled]\n";
-        let name = folder_name(target, "g++ 12");
+        let name = folder_name(target, "g++ 12").unwrap();
         assert!(
             name.starts_with(&format!("rocksdb-{ROCKSDB}-native-znver3-")),
             "{name}"
         );
-        assert_ne!(
-            name,
-            folder_name(&target.replace("enabled", "disabled"), "g++ 12")
-        );
-        assert_ne!(name, folder_name(target, "g++ 13"));
-        assert_eq!(name, folder_name(target, "g++ 12"));
+        let other = target.replace("enabled", "disabled");
+        assert_ne!(folder_name(&other, "g++ 12").unwrap(), name);
+        assert_ne!(folder_name(target, "g++ 13").unwrap(), name);
+        assert_eq!(folder_name(target, "g++ 12").unwrap(), name);
+        assert_eq!(folder_name("", "clang 21"), None);
     }
 
     #[test]

@@ -25,8 +25,9 @@
 //! the tables; `value_separation_threshold` brings the log back.
 //!
 //! Every operation is a transaction, because TidesDB has no other. Gets and writes take its default
-//! isolation, read committed; scans a snapshot, or else they would see a part of a batch. An
-//! operation that meets `Locked` is repeated, as TidesDB's header demands.
+//! isolation, read committed; scans a snapshot, because a scan must see a batch whole. An operation
+//! that meets `Locked` is repeated, as TidesDB's header demands. In both modes a commit waits for
+//! the thread that writes the log, which takes all that wait at once.
 //!
 //! There is no direct I/O. Reads of tables by users are not counted.
 
@@ -126,7 +127,7 @@ impl Engine for Tides {
     }
 
     fn about(&self) -> String {
-        format!("TidesDB {TIDESDB_VERSION}, leveled compaction, all values in the tables")
+        format!("TidesDB {TIDESDB_VERSION}, leveled compaction, tables as B-trees")
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
