@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidesdb::{
     ColumnFamily, ColumnFamilyConfig, CompressionAlgorithm, Config, DbStats, ErrorCode,
-    IsolationLevel, SyncMode, TIDESDB_VERSION, TidesDB,
+    IsolationLevel, LogLevel, SyncMode, TIDESDB_VERSION, TidesDB,
 };
 
 const MEMTABLES: u64 = 5;
@@ -100,6 +100,7 @@ impl Choice {
         let default = Config::default().value_separation_threshold;
         Config::new(&setup.directory)
             .log_to_file(true)
+            .log_level(LogLevel::Warn)
             .num_flush_threads(1)
             .num_compaction_threads(self.compaction_threads)
             .block_cache_size(self.share.cache_bytes as usize)
