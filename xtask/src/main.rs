@@ -21,6 +21,7 @@ usage: cargo xtask COMMAND
   ci               everything that must hold before a merge, ending in one line `N passed, N failed`
   ci --quick       formatting, tidy, lints, the quick test tier and the documentation only
   peers            get what other engines need (RocksDB, LevelDB) and build crates/firn-peers with all of them
+  peers --native   the same, with RocksDB built from source for this processor: once, 20 to 30 minutes
   soak --minutes N [--suite S] [--seed X] [--threads N] [--append FILE]
                    every suite of firn-sim with fresh seeds, for as long as asked; the summary also goes to FILE
   soak --minutes N --site NAME
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
         ["ci", "--quick"] => ExitCode::from(ci::run(&root, ci::Extent::Quick)),
         ["perf"] => ExitCode::from(perf::run(&root, false)),
         ["perf", "--update"] => ExitCode::from(perf::run(&root, true)),
-        ["peers"] => ExitCode::from(peers::run(&root)),
+        ["peers"] => ExitCode::from(peers::run(&root, peers::Library::Fetched)),
+        ["peers", "--native"] => ExitCode::from(peers::run(&root, peers::Library::Native)),
         ["soak", rest @ ..] => ExitCode::from(soak::run(&root, rest)),
         _ => {
             eprintln!("{USAGE}");

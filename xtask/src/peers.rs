@@ -5,26 +5,48 @@
 //!    is printed.
 //! 2. RocksDB is the library inside its own Java package, which exports the whole C interface. It
 //!    is fetched once, its hash is compared with the one here, and it is kept next to the build.
-//!    Building it from source would take some 25 minutes.
+//!    With `--native` it is built from source instead, see [`native`].
 //! 3. The build is `--release`, for measurements. The program contains the path to the library, so
 //!    running it needs no settings.
+
+mod native;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-/// libclang reads RocksDB's header for its binding; the first two fetch and unpack.
-const PACKAGES: [&str; 4] = ["curl", "unzip", "libclang-dev", "libleveldb-dev"];
+/// The first two fetch and unpack; libclang reads RocksDB's header for its binding; the last two
+/// build TidesDB.
+const PACKAGES: [&str; 6] = [
+    "curl",
+    "unzip",
+    "libclang-dev",
+    "libleveldb-dev",
+    "cmake",
+    "liblz4-dev",
+];
 /// The RocksDB version of the binding in crates/firn-peers/Cargo.lock.
 const ROCKSDB: &str = "11.8.1";
 const JAR_SHA256: &str = "628ed387887f4a431df480857954df2a28b4389bfe24858ccdec611cabf65dbf";
 
+/// The origin of RocksDB's library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Library {
+    /// Its Java package, built for every x86-64.
+    Fetched,
+    /// Its source, built for this processor.
+    Native,
+}
+
 /// Runs all steps. Returns 2 if a dependency could not be obtained, or the build's exit code if the
 /// build failed.
-pub(crate) fn run(root: &Path) -> u8 {
+pub(crate) fn run(root: &Path, library: Library) -> u8 {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root.join("target/peers"), |folder| root.join(folder));
-    let prepared = packages().and_then(|()| rocksdb(&target));
+    let prepared = packages(library).and_then(|()| match library {
+        Library::Fetched => rocksdb(&target),
+        Library::Native => native::rocksdb(root),
+    });
     match prepared {
         Ok(library) => build(root, &target, &library),
         Err(error) => {
@@ -34,11 +56,16 @@ pub(crate) fn run(root: &Path) -> u8 {
     }
 }
 
-fn packages() -> io::Result<()> {
+fn packages(library: Library) -> io::Result<()> {
     let is_there =
         |name: &&str| quiet("dpkg-query", &["-W", "-f", "${db:Status-Abbrev}", *name]) == "ii ";
+    let more: &[&str] = match library {
+        Library::Fetched => &[],
+        Library::Native => &native::PACKAGES,
+    };
     let missing: Vec<&str> = PACKAGES
         .into_iter()
+        .chain(more.iter().copied())
         .filter(|name| !is_there(name))
         .collect();
     if missing.is_empty() {

@@ -22,6 +22,7 @@
 //! writers of a group. Memory that compactions use for their blocks is outside the budget, in
 //! RocksDB's favour.
 
+use super::rocksdb_library;
 use super::share::{Share, background_threads, described};
 use firn_base::{Error, ErrorKind, Result};
 use firn_bench::{
@@ -38,7 +39,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The version for which the binding in Cargo.lock is made. `cargo xtask peers` fetches the same.
+/// The version for which the binding in Cargo.lock is made. `cargo xtask peers` fetches or builds
+/// the same.
 pub(super) const NAME: &str = "RocksDB 11.8";
 const WRITE_BUFFERS: u64 = 3;
 const FILTER_BITS: f64 = 10.0;
@@ -160,6 +162,8 @@ impl Choice {
             ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
             ("direct_io", self.direct_io.to_string()),
             ("compression", self.compression.to_string()),
+            ("library", rocksdb_library::origin()),
+            ("crc", rocksdb_library::crc()),
         ])
     }
 
@@ -433,7 +437,7 @@ fn compaction_seconds(text: &str) -> Option<f64> {
     lines.take_while(is_level).filter(below).map(seconds).sum()
 }
 
-fn failed(verb: &str, error: rocksdb::Error) -> Error {
+pub(super) fn failed(verb: &str, error: rocksdb::Error) -> Error {
     use rocksdb::ErrorKind as Theirs;
     let text = error.to_string();
     let kind = match error.kind() {

@@ -20,15 +20,18 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// Bytes of one of FirnDB's memtables.
+    pub(crate) fn memtable_bytes(setup: &Setup) -> u64 {
+        (setup.memory_bytes / 8).min(WRITE_BUFFER_BYTES_MAX)
+    }
+
     /// The share of an engine with `buffers` memtables, of at most `write_buffer_bytes_max` bytes
     /// each. The options `write_buffer_bytes` and `block_cache_bytes` override it.
     ///
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] if the memtables leave nothing for a cache.
     pub(crate) fn of(setup: &Setup, buffers: u64, write_buffer_bytes_max: u64) -> Result<Self> {
-        let own = (setup.memory_bytes / 8)
-            .min(WRITE_BUFFER_BYTES_MAX)
-            .min(write_buffer_bytes_max);
+        let own = Self::memtable_bytes(setup).min(write_buffer_bytes_max);
         let write_buffer_bytes = setup.extra("write_buffer_bytes")?.unwrap_or(own);
         let left = write_buffer_bytes
             .checked_mul(buffers)
