@@ -399,6 +399,7 @@ impl Engine {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<TableRun>>> {
         let start_ns = self.clock.now_ns();
+        let _running = self.tables.begin_job();
         if let Some(border) = &job.plan.border {
             self.install_border(&job.plan, border)?;
             return Ok(Vec::new());

@@ -274,6 +274,7 @@ fn open_tables(
         tables_max,
         bytes_max,
         shared_bytes: budget.shared_bytes,
+        job_bytes: budget.job_bytes,
         cache_bytes_min: budget.block_cache_bytes / 2,
         buffer_bytes_usual: (budget.write_buffer_bytes * options.limits.write_buffers) as u64,
         seek_charge_bytes: options.limits.seek_charge_bytes,

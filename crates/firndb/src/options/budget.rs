@@ -1,12 +1,13 @@
 //! The division of `memory_limit_bytes`: write buffers first, then I/O and compaction, then caches.
 //!
 //! ```text
-//! limit = I/O (an eighth) + what the allocator keeps (an eighth, or 8 MiB and a 32nd) + shared
-//! shared = write buffers (up to 3) + tables kept open + block cache
+//! limit = what readers have in flight (a 32nd) + what the allocator keeps (an eighth, or 8 MiB and
+//!         a 32nd) + shared
+//! shared = flushes and compactions (3/32) + write buffers (up to 3) + tables kept open + block cache
 //! ```
 //! The block cache has the part of `shared` that the others do not use at the moment. A database
-//! that is only read gives it the memory of the idle write buffers, and takes that memory back
-//! before it fills the next one. Each part is bounded, so the sum is a hard limit. Compactions
+//! that is only read gives it the memory of idle write buffers and compactions, and takes that back
+//! as they need it. Each part is bounded, so the sum is a hard limit. Compactions
 //! borrow from the block cache for values larger than one readahead
 //! (`compaction/background/loans.rs`).
 
@@ -24,6 +25,8 @@ pub(crate) struct Budget {
     /// The bytes that write buffers, open tables and the block cache share. `None` if the options
     /// set the cache's size.
     pub(crate) shared_bytes: Option<u64>,
+    /// The part of these bytes that flushes and compactions need, while one runs.
+    pub(crate) job_bytes: u64,
     /// Bytes of one readahead from each input of a compaction.
     pub(crate) stretch_bytes: usize,
     /// The most level-0 tables that one compaction may take. Each has a block and two readaheads in
@@ -174,7 +177,9 @@ impl Budget {
             ))
         })?;
         let kept = (limit / 8).min(limit / 32 + ALLOCATOR_BYTES);
-        let shared = limit - io - kept;
+        // A quarter is for what readers have in flight, and is never lent.
+        let job_bytes = io / 4 * 3;
+        let shared = limit - (io - job_bytes) - kept;
         // Each coroutine of a worker is a compaction of its own.
         let io_each = io / options.coroutines() as u64;
         let stretch = (io_each / 2 / INPUTS).clamp(
@@ -186,6 +191,7 @@ impl Budget {
             block_cache_bytes: block_cache,
             open_tables_bytes: open_tables,
             shared_bytes: options.block_cache_bytes.is_none().then_some(shared),
+            job_bytes,
             stretch_bytes: stretch as usize,
             level0_inputs_max: (io / (3 * stretch)).max(2) as usize,
             hold_bytes: (io_each / 8) as usize,

@@ -314,8 +314,10 @@ pub(crate) struct TableCache {
     tables_max: usize,
     bytes_max: u64,
     shared_bytes: Option<u64>,
-    /// Bytes of all memtables, in whatever state.
+    /// Bytes of all memtables, in whatever state, and of others that share their memory.
     buffer_bytes: AtomicU64,
+    job_bytes: u64,
+    jobs: Mutex<JobMemory>,
     cache_bytes_min: u64,
     buffer_bytes_usual: u64,
     kept: Mutex<VecDeque<Kept>>,
@@ -340,6 +342,8 @@ pub(crate) struct TableCacheBounds {
     /// The bytes that memtables, open tables and the block cache share. `None` if the block cache
     /// has a fixed size.
     pub(crate) shared_bytes: Option<u64>,
+    /// The part of these bytes that is for background jobs. The cache has it while none runs.
+    pub(crate) job_bytes: u64,
     pub(crate) cache_bytes_min: u64,
     /// Bytes of all memtables if none is larger than usual. When they exceed it, the cache may
     /// shrink below its minimum.
@@ -355,6 +359,7 @@ impl TableCacheBounds {
         tables_max: 1,
         bytes_max: u64::MAX,
         shared_bytes: None,
+        job_bytes: 0,
         cache_bytes_min: 0,
         buffer_bytes_usual: u64::MAX,
         seek_charge_bytes: 256,
@@ -379,6 +384,27 @@ impl TableCache {
     pub(crate) fn while_resizing(&self, act: impl FnOnce()) {
         let _one_by_one = self.resizing.lock();
         act();
+    }
+}
+
+/// The memory of background jobs.
+#[derive(Debug, Default)]
+struct JobMemory {
+    running: usize,
+    /// The second at which the last one ended.
+    ended: u64,
+    /// True while the block cache has it.
+    is_lent: bool,
+}
+
+/// A background job that runs, with its memory.
+pub(crate) struct RunningJob<'a>(&'a TableCache);
+
+impl Drop for RunningJob<'_> {
+    fn drop(&mut self) {
+        let mut jobs = self.0.jobs.lock();
+        jobs.running -= 1;
+        jobs.ended = self.0.second.load(Ordering::Relaxed);
     }
 }
 
@@ -408,9 +434,11 @@ impl TableCache {
             tables_max: bounds.tables_max,
             bytes_max: bounds.bytes_max,
             shared_bytes: bounds.shared_bytes,
-            buffer_bytes: AtomicU64::new(0),
+            buffer_bytes: AtomicU64::new(bounds.job_bytes),
+            job_bytes: bounds.job_bytes,
+            jobs: Mutex::default(),
             cache_bytes_min: bounds.cache_bytes_min,
-            buffer_bytes_usual: bounds.buffer_bytes_usual,
+            buffer_bytes_usual: bounds.buffer_bytes_usual.saturating_add(bounds.job_bytes),
             kept: Mutex::default(),
             second: AtomicU64::new(0),
             placed: Mutex::default(),
@@ -599,7 +627,7 @@ impl TableCache {
 
     /// Bytes that the block cache can spare while memtables take `buffer_bytes`.
     pub(crate) fn lendable(&self, buffer_bytes: u64) -> u64 {
-        let buffers = self.buffer_bytes().max(buffer_bytes);
+        let buffers = self.buffer_bytes().max(buffer_bytes + self.job_bytes);
         let taken = buffers + self.context.open_bytes() + self.cache_bytes_min;
         self.shared_bytes
             .map_or(0, |shared| shared.saturating_sub(taken))
@@ -611,6 +639,28 @@ impl TableCache {
         MemoryReservation {
             tables: self,
             bytes,
+        }
+    }
+
+    /// Takes the memory of background jobs from the block cache, if that has it, until the last of
+    /// them has ended.
+    pub(crate) fn begin_job(&self) -> RunningJob<'_> {
+        // Locked until there is room, because another job must not begin before.
+        let mut jobs = self.jobs.lock();
+        jobs.running += 1;
+        if std::mem::take(&mut jobs.is_lent) {
+            self.add_buffer(self.job_bytes);
+        }
+        RunningJob(self)
+    }
+
+    /// Gives the memory of background jobs to the block cache if none has run for `seconds`.
+    pub(crate) fn lend_job_memory(&self, seconds: u64) {
+        let now = self.second.load(Ordering::Relaxed);
+        let mut jobs = self.jobs.lock();
+        if jobs.running == 0 && !jobs.is_lent && now > jobs.ended + seconds {
+            jobs.is_lent = true;
+            self.drop_buffer(self.job_bytes);
         }
     }
 

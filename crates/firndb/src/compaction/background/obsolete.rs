@@ -308,9 +308,10 @@ impl Engine {
         }
     }
 
-    /// Gives the memory that writes left idle back to the block cache: a spare memtable, and what
-    /// the active one has not used.
+    /// Gives the memory that writes left idle to the block cache: a spare memtable, what the active
+    /// one has not used, and that of background jobs.
     pub(crate) fn lend_idle_memory(&self, tick: u64) {
+        self.tables.lend_job_memory(IDLE_TICKS);
         if self.has_part_buffers() {
             return;
         }

@@ -110,7 +110,21 @@ fn idle_memory_is_lent() {
         taken() <= 2 * piece,
         "nobody writes: it is the block cache's"
     );
-    assert_eq!(engine.tables.buffer_bytes(), active.dram_bytes() as u64);
+    let job_bytes = engine.budget.job_bytes;
+    let buffers = || engine.tables.buffer_bytes() - active.dram_bytes() as u64;
+    assert_eq!(buffers(), job_bytes);
+    // So is that of background jobs, until one runs.
+    engine.tables.set_second(tick);
+    engine.lend_idle_memory(tick);
+    assert_eq!(buffers(), 0);
+    let running = engine.tables.begin_job();
+    assert_eq!(buffers(), job_bytes);
+    engine.tables.set_second(2 * tick);
+    engine.lend_idle_memory(2 * tick);
+    assert_eq!(buffers(), job_bytes, "it runs");
+    drop(running);
+    engine.lend_idle_memory(2 * tick);
+    assert_eq!(buffers(), job_bytes, "another may follow");
     drop(active);
     assert_eq!(fill(buffer / 2), piece);
 }
