@@ -11,6 +11,7 @@ mod cell;
 mod counters;
 mod engine;
 mod firn;
+mod gets;
 mod html;
 mod key_space;
 mod latency;

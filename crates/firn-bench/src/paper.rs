@@ -314,6 +314,7 @@ fn config(
         theta,
         reopened_with: Default::default(),
         retail: None,
+        gets_file: None,
     })
 }
 

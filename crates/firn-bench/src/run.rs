@@ -1,6 +1,7 @@
 //! A sequence of workloads on one database.
 
 use crate::engine::Setup;
+use crate::gets::GetsFile;
 use crate::key_space::KeySpace;
 use crate::phase::{Bench, Phase, Watch};
 use crate::record::Values;
@@ -14,6 +15,7 @@ use firn_base::{Error, Result};
 use firndb::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The parameters of a run.
@@ -48,6 +50,9 @@ pub struct RunConfig {
     /// The retail workload instead of records that are alone; its own sizes and choices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retail: Option<Retail>,
+    /// A file, not there yet, to which the gets are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gets_file: Option<PathBuf>,
 }
 
 impl RunConfig {
@@ -195,6 +200,26 @@ pub fn run(
     done: &mut dyn FnMut(PhaseReport),
 ) -> Result<()> {
     config.check()?;
+    let gets = config.gets_file.as_deref().map(GetsFile::create);
+    let Some(gets) = gets.transpose()? else {
+        return run_on(store, open, setup, config, clock, watch, done);
+    };
+    let open = |setup: &Setup| Ok(gets.recording(open(setup)?));
+    let recording = gets.recording(store);
+    run_on(recording, &open, setup, config, clock, watch, done)?;
+    gets.flush()
+}
+
+/// As [`run`], for a run that is possible.
+fn run_on(
+    store: Arc<dyn Store>,
+    open: &dyn Fn(&Setup) -> Result<Arc<dyn Store>>,
+    setup: &Setup,
+    config: &RunConfig,
+    clock: &Clock,
+    watch: &dyn Watch,
+    done: &mut dyn FnMut(PhaseReport),
+) -> Result<()> {
     if let Some(retail) = config.retail {
         let of = (retail, config);
         let open = || open(setup);

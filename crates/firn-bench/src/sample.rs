@@ -120,6 +120,7 @@ fn config() -> RunConfig {
         theta: 0.99,
         reopened_with: Default::default(),
         retail: None,
+        gets_file: None,
     }
 }
 

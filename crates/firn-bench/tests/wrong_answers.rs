@@ -190,6 +190,7 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
         theta: 0.99,
         reopened_with: Default::default(),
         retail: None,
+        gets_file: None,
     };
     let directory = std::env::temp_dir();
     let setup = Setup {

@@ -379,6 +379,39 @@ fn a_report_is_shown_again_in_other_forms() {
 }
 
 #[test]
+fn the_gets_of_a_run_are_written_to_a_file() {
+    let firn = Firn::new();
+    let gets = |engines: &str| {
+        let rest = ["--workloads", "load,c", "--gets-file", "gets.txt"];
+        ycsb(&firn, &[&["--engines", engines], &rest[..]].concat())
+    };
+    let two = gets("firn:classic,firn:block");
+    assert!(
+        two.code == 3 && two.stderr.contains("--engines"),
+        "{}",
+        two.stderr
+    );
+    let ran = gets("firn:classic");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let text = std::fs::read_to_string(firn.path("gets.txt")).expect("text");
+    let keys: std::collections::HashSet<u64> = text
+        .lines()
+        .map(|line| {
+            let (hash, bytes) = line.split_once(' ').expect("two words");
+            assert_eq!(bytes, "116");
+            u64::from_str_radix(hash, 16).expect("a hash")
+        })
+        .collect();
+    assert!(text.lines().count() >= 2000 && (100..=2000).contains(&keys.len()));
+    let again = gets("firn:classic");
+    assert!(
+        again.code == 3 && again.stderr.contains("gets.txt"),
+        "{}",
+        again.stderr
+    );
+}
+
+#[test]
 fn every_workload_runs_in_rounds() {
     let firn = Firn::new();
     let ran = ycsb(

@@ -104,6 +104,7 @@ impl Retail {
             theta: 0.0,
             reopened_with: Default::default(),
             retail: Some(self),
+            gets_file: None,
         }
     }
 

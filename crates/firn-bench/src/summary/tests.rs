@@ -68,6 +68,7 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
         theta: 0.99,
         reopened_with: Default::default(),
         retail: None,
+        gets_file: None,
     };
     let setup = Setup {
         directory: "d".into(),

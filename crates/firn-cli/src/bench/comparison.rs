@@ -28,7 +28,7 @@ pub(super) struct Comparison {
         value_delimiter = ',',
         default_value = "firn:classic"
     )]
-    engines: Vec<String>,
+    pub(super) engines: Vec<String>,
     #[command(flatten)]
     pub(super) place: Place,
     /// An option for one engine only; may be given several times

@@ -2,10 +2,11 @@
 
 use super::comparison::{Comparison, list};
 use crate::config::Settings;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use clap::Args;
 use firn_bench::{Engines, RunConfig, Sizes, Values, Workload};
 use firndb::Durability;
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Ycsb {
@@ -39,6 +40,10 @@ pub(super) struct Ycsb {
     /// The zipfian parameter, 0 (uniform) to below 1
     #[arg(long, value_name = "X", default_value_t = 0.99)]
     theta: f64,
+    /// Write the gets to FILE, which must not exist, for the example `cache_lab` of firn-bench: one
+    /// engine, one round
+    #[arg(long, value_name = "FILE")]
+    gets_file: Option<PathBuf>,
     #[command(flatten)]
     comparison: Comparison,
 }
@@ -49,8 +54,27 @@ impl Ycsb {
         if self.workloads == ["help"] {
             return list(Workload::names());
         }
+        self.check_gets_file()?;
         let config = |durability| self.config(durability);
         self.comparison.run(settings, engines, child, config)
+    }
+
+    /// Refuses a file for gets that is there, or that several runs would have.
+    fn check_gets_file(&self) -> Outcome<()> {
+        let Some(file) = &self.gets_file else {
+            return Ok(());
+        };
+        let Comparison { engines, place, .. } = &self.comparison;
+        if place.rounds > 1 || engines.len() > 1 {
+            return Err(Failure::invalid(
+                "--gets-file takes the gets of one run: name one engine with --engines, and one round",
+            ));
+        }
+        if file.exists() {
+            let message = format!("{} is there already: name a new file", file.display());
+            return Err(Failure::invalid(message));
+        }
+        Ok(())
     }
 
     fn config(&self, durability: Durability) -> Outcome<RunConfig> {
@@ -72,6 +96,7 @@ impl Ycsb {
             theta: self.theta,
             reopened_with: Default::default(),
             retail: None,
+            gets_file: self.gets_file.clone(),
         })
     }
 }

@@ -67,8 +67,10 @@ pub struct BlockCache {
     bytes_max: AtomicU64,
     hits: Counter,
     misses: Counter,
-    /// True if a row was ever inserted.
-    has_rows: AtomicBool,
+    /// True if a reader ever inserted something.
+    is_read: AtomicBool,
+    /// True if an entry had to go for another since the cache was last made larger.
+    is_full: AtomicBool,
     /// Bytes inserted by gets and cursors so far.
     brought: AtomicU64,
     admission: Admission,
@@ -84,7 +86,8 @@ impl BlockCache {
             bytes_max: AtomicU64::new(bytes),
             hits: Counter::default(),
             misses: Counter::default(),
-            has_rows: AtomicBool::new(false),
+            is_read: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             brought: AtomicU64::new(0),
             admission: Admission::default(),
         }
@@ -205,13 +208,32 @@ impl BlockCache {
         let Some(header) = self.row_header(key, tag, value) else {
             return;
         };
-        if !self.has_rows() {
-            self.has_rows.store(true, Ordering::Release);
-        }
+        self.note_read();
         self.brought
             .fetch_add(Self::cost(key.len() + value.len()), Ordering::Relaxed);
         let (shard, hash) = self.shard_of_row(hash);
-        shard.insert(hash, Kind::Row, &[&header, key, value]);
+        let is_full = shard.insert(hash, Kind::Row, &[&header, key, value]);
+        self.note_full(is_full);
+    }
+
+    /// Notes, before something is inserted, that the database is read.
+    fn note_read(&self) {
+        if !self.is_read() {
+            self.is_read.store(true, Ordering::Release);
+        }
+    }
+
+    fn note_full(&self, is_full: bool) {
+        if is_full && self.has_room() {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if there is room for more without dropping anything. Memory that nobody needs is best
+    /// used for whole blocks, of which no further read is needed for their other entries.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        !self.is_full.load(Ordering::Relaxed)
     }
 
     /// Replaces the row with this hash, if still cached. A row that the cache does not admit is
@@ -234,9 +256,10 @@ impl BlockCache {
         self.admits(key.len() + value.len()).then_some(header)
     }
 
-    /// True if there may be a row. If not, none need be replaced.
-    pub fn has_rows(&self) -> bool {
-        self.has_rows.load(Ordering::Acquire)
+    /// True if anything was ever inserted. If not, there is no row to be replaced, and no reader to
+    /// keep one for.
+    pub fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Acquire)
     }
 
     /// True if rows serve gets better than blocks, as observed so far.
@@ -293,17 +316,22 @@ impl BlockCache {
         if !self.admits(block.len()) {
             return;
         }
+        self.note_read();
         self.brought
             .fetch_add(Self::cost(block.len()), Ordering::Relaxed);
         let (shard, hash) = self.shard_of_block(file, offset);
         let (file, offset) = (file.0.to_le_bytes(), offset.to_le_bytes());
-        shard.insert(hash, Kind::Block, &[&file, &offset, block]);
+        let is_full = shard.insert(hash, Kind::Block, &[&file, &offset, block]);
+        self.note_full(is_full);
     }
 
     /// Changes the capacity to `bytes`, evicting blocks if needed. What that takes is in proportion
     /// to the change. REQUIRES: no other thread does so.
     pub fn resize(&self, bytes: u64) {
         let before = self.bytes_max.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.is_full.store(false, Ordering::Relaxed);
+        }
         let count = self.shards.len() as u64;
         for (i, shard) in (0..).zip(&self.shards) {
             let share = share_of_shard(bytes, i, count);

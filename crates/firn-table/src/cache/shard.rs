@@ -59,6 +59,8 @@ struct State {
     since_halved: u64,
     /// The running mean of the frequencies for each MiB of what contests dropped from main.
     dropped: u64,
+    /// True once a contest dropped an entry, because there is no more room.
+    is_full: bool,
 }
 
 /// Counted lookups.
@@ -125,13 +127,15 @@ impl Shard {
         )
     }
 
-    /// Inserts an entry in place of the one with the same hash.
-    pub(super) fn insert(&self, hash: Hash, kind: Kind, parts: &[&[u8]]) {
+    /// Inserts an entry in place of the one with the same hash. True if the shard is full, so that
+    /// others have to go for it.
+    pub(super) fn insert(&self, hash: Hash, kind: Kind, parts: &[&[u8]]) -> bool {
         let lookups = self.lookups();
         let mut state = self.state.write();
         state.age(lookups);
         state.remove(hash, kind);
         state.insert(hash, kind, parts);
+        state.is_full
     }
 
     /// Replaces the entry with the same hash, if there is one, and leaves it where it is in its
@@ -164,6 +168,7 @@ impl Shard {
     pub(super) fn resize(&self, bytes: u64, step: u64) -> bool {
         let mut state = self.state.write();
         let now = state.bytes().min(state.bytes_max);
+        state.is_full &= bytes <= state.bytes_max;
         state.bytes_max = bytes.max(now.saturating_sub(step));
         state.fit(0);
         if state.index.is_to_be_rebuilt() {
@@ -214,6 +219,7 @@ impl State {
             checked: Lookups::default(),
             since_halved: 0,
             dropped: 0,
+            is_full: false,
         }
     }
 
@@ -354,12 +360,14 @@ impl State {
             if frequency * oldest.size() as u64 > its_frequency * size {
                 let for_a_mib = (its_frequency << 20) / oldest.size() as u64;
                 self.dropped = (15 * self.dropped + for_a_mib) / 16;
+                self.is_full = true;
                 self.drop_entry(&oldest);
                 continue;
             }
             self.move_to_main(&oldest);
             spared += oldest.size() as u64;
             if spared >= SPARED * size {
+                self.is_full = true;
                 self.drop_entry(candidate);
                 return;
             }

