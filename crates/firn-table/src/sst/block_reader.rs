@@ -223,8 +223,8 @@ impl BlockReader {
         Searched::of(block.bytes(), query, true)
     }
 
-    /// True if a get caches the block at `offset`: if the caller keeps no rows, if there is room, if
-    /// blocks are preferred, or if this block is observed.
+    /// True if a get caches the block at `offset`: if the caller keeps no rows, if there is room,
+    /// if blocks are preferred, or if this block is observed.
     #[inline]
     fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
         !query.rows

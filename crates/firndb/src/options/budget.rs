@@ -1,9 +1,9 @@
 //! The division of `memory_limit_bytes`: write buffers first, then I/O and compaction, then caches.
 //!
 //! ```text
-//! limit = what readers have in flight (a 32nd) + what the allocator keeps (an eighth, or 8 MiB and
-//!         a 32nd) + shared
-//! shared = flushes and compactions (3/32) + write buffers (up to 3) + tables kept open + block cache
+//! limit  = readers in flight (a 32nd) + what the allocator keeps (an eighth, or 8 MiB and a 32nd)
+//!          + shared
+//! shared = flushes and compactions (3/32) + write buffers (up to 3) + open tables + block cache
 //! ```
 //! The block cache has the part of `shared` that the others do not use at the moment. A database
 //! that is only read gives it the memory of idle write buffers and compactions, and takes that back
