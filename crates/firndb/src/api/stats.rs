@@ -99,7 +99,7 @@ pub struct UserStats {
     pub writes: u64,
     /// Bytes of keys and values written.
     pub written_bytes: u64,
-    /// Keys looked up by gets.
+    /// Keys looked up by gets, and by seeks of cursors that are used like gets.
     pub gets: u64,
     /// Keys found by gets.
     pub found: u64,

@@ -611,7 +611,10 @@ impl TableCache {
     pub(crate) fn claim(&self, bytes: u64) {
         const MOST: u64 = 4;
         self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if let (Some(left), Some(_one_by_one)) = (self.left(), self.resizing.try_lock()) {
+        let Some(_one_by_one) = self.resizing.try_lock() else {
+            return;
+        };
+        if let Some(left) = self.left() {
             let now = self.context.cache.bytes_max();
             self.context
                 .cache
