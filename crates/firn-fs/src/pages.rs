@@ -8,8 +8,13 @@
 #![expect(unsafe_code, reason = "madvise is unsafe as such; listed in UNSAFE.md")]
 
 use rustix::mm::{Advice, madvise};
-use rustix::param::page_size;
 
+/// A multiple of every page size of the architecture.
+const PAGE_BYTES: usize = if cfg!(target_arch = "x86_64") {
+    4 << 10
+} else {
+    64 << 10
+};
 const PIECE_BYTES: usize = 256 << 10;
 
 /// The size in bytes from which returning memory before it is freed pays.
@@ -18,9 +23,8 @@ pub const LARGE_BYTES: usize = 512 << 10;
 /// Returns the whole pages of `memory`, which the caller is about to free, to the system. The
 /// contents are lost. Calls `between` after each piece.
 pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
-    let page = page_size();
-    let skip = memory.as_ptr().align_offset(page).min(memory.len());
-    let whole = (memory.len() - skip) / page * page;
+    let skip = memory.as_ptr().align_offset(PAGE_BYTES).min(memory.len());
+    let whole = (memory.len() - skip) / PAGE_BYTES * PAGE_BYTES;
     for piece in memory[skip..skip + whole].chunks_mut(PIECE_BYTES) {
         // SAFETY: the pieces are whole pages of memory that is borrowed for writing; they become
         // zero or keep their contents. Test: `tests::memory_can_be_used_again`.
@@ -60,7 +64,7 @@ mod tests {
 
     #[test]
     fn memory_can_be_used_again() {
-        for bytes in [0, 1000, page_size(), PIECE_BYTES, 5 * PIECE_BYTES + 77] {
+        for bytes in [0, 1000, PAGE_BYTES, PIECE_BYTES, 5 * PIECE_BYTES + 77] {
             let mut memory = vec![7; bytes];
             give_back(&mut memory, || ());
             assert!(memory.iter().all(|byte| [0, 7].contains(byte)));

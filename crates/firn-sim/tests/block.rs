@@ -580,19 +580,16 @@ fn block_09_tables_that_overlap_nothing_are_moved() {
 #[test]
 fn block_09_fruitless_reads_compact_a_table() {
     row(&mechanisms::BLOCK_SEEKS, "compactions for reads", || {
-        let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
-            // With room for all blocks few gets would read.
-            (options.filter_bits, options.block_cache_bytes) = (0, Some(64 << 10));
-        });
+        let small = |of: &mut Options| (of.filter_bits, of.block_cache_bytes) = (0, Some(1 << 16));
+        let mut rig = Rig::loaded(Profile::Block, 12_000, small);
         let before = rig.stats().background.seek_compactions;
         for _ in 0..60_000 {
-            let key = format!("key{:07}", rig.random.below(1_000_000));
-            rig.db.get(key).unwrap();
+            let number = rig.random.below(1_000_000);
+            rig.db.get(format!("key{number:07}")).unwrap();
         }
         rig.db.wait_idle().unwrap();
         rig.check();
-        let after = rig.stats().background.seek_compactions;
-        assert!(after > before, "{after} compactions for reads");
+        assert!(rig.stats().background.seek_compactions > before);
     });
 }
 
