@@ -582,14 +582,14 @@ fn block_09_fruitless_reads_compact_a_table() {
     row(&mechanisms::BLOCK_SEEKS, "compactions for reads", || {
         let small = |of: &mut Options| (of.filter_bits, of.block_cache_bytes) = (0, Some(1 << 16));
         let mut rig = Rig::loaded(Profile::Block, 12_000, small);
-        let before = rig.stats().background.seek_compactions;
         for _ in 0..60_000 {
             let number = rig.random.below(1_000_000);
             rig.db.get(format!("key{number:07}")).unwrap();
         }
         rig.db.wait_idle().unwrap();
         rig.check();
-        assert!(rig.stats().background.seek_compactions > before);
+        let made = rig.stats().background.seek_compactions;
+        assert!(made > 0, "{made} compactions for reads");
     });
 }
 
