@@ -201,29 +201,18 @@ pub fn run(
 ) -> Result<()> {
     config.check()?;
     let gets = config.gets_file.as_deref().map(GetsFile::create);
-    let Some(gets) = gets.transpose()? else {
-        return run_on(store, open, setup, config, clock, watch, done);
+    let gets = gets.transpose()?;
+    let recorded = |store| match &gets {
+        Some(gets) => gets.recording(store),
+        None => store,
     };
-    let open = |setup: &Setup| Ok(gets.recording(open(setup)?));
-    let recording = gets.recording(store);
-    run_on(recording, &open, setup, config, clock, watch, done)?;
-    gets.flush()
-}
-
-/// As [`run`], for a run that is possible.
-fn run_on(
-    store: Arc<dyn Store>,
-    open: &dyn Fn(&Setup) -> Result<Arc<dyn Store>>,
-    setup: &Setup,
-    config: &RunConfig,
-    clock: &Clock,
-    watch: &dyn Watch,
-    done: &mut dyn FnMut(PhaseReport),
-) -> Result<()> {
+    let open = |setup: &Setup| Ok(recorded(open(setup)?));
+    let store = recorded(store);
     if let Some(retail) = config.retail {
         let of = (retail, config);
         let open = || open(setup);
-        return retail::run(store, &open, &setup.directory, of, clock, watch, done);
+        retail::run(store, &open, &setup.directory, of, clock, watch, done)?;
+        return flush(gets);
     }
     let (keys, workloads) = (config.keys()?, &config.workloads);
     let mut bench = Bench::new(
@@ -251,5 +240,9 @@ fn run_on(
         }
         done(report);
     }
-    Ok(())
+    flush(gets)
+}
+
+fn flush(gets: Option<GetsFile>) -> Result<()> {
+    gets.map_or(Ok(()), |gets| gets.flush())
 }

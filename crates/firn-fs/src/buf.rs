@@ -6,7 +6,7 @@
 //! 2. The bytes that a caller sees are `view`, which is within the storage, at or after `start`.
 //! 3. Storage is only as long as the bytes ever put into it. Unused room is never zeroed.
 
-use crate::pages::{LARGE_BYTES, give_back_if_large, give_back_read};
+use crate::pages::{LARGE_BYTES, give_back_buffer, give_back_if_large};
 use std::ops::Range;
 
 /// The alignment of every buffer's address, in bytes: a page, which satisfies every device.
@@ -138,7 +138,7 @@ impl IoBuf {
 
 impl Drop for IoBuf {
     fn drop(&mut self) {
-        give_back_read(&mut self.storage);
+        give_back_buffer(&mut self.storage);
     }
 }
 

@@ -39,14 +39,14 @@ pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
     }
 }
 
-/// The size in bytes from which what a read filled is returned, although that costs as much as to
-/// copy it. Reads come from many threads, and allocators keep what each of them freed. Smaller
-/// pieces fit into the holes that others leave.
-const READ_BYTES: usize = 64 << 10;
+/// The size in bytes from which a buffer that comes and goes with reads and writes is returned.
+/// Many threads have such buffers, and allocators keep what each of them freed. Smaller ones fit
+/// into the holes that others leave.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// As [`give_back`], for what a read filled.
-pub fn give_back_read(memory: &mut [u8]) {
-    if memory.len() >= READ_BYTES {
+/// As [`give_back`], for a buffer that comes and goes with reads and writes.
+pub fn give_back_buffer(memory: &mut [u8]) {
+    if memory.len() >= BUFFER_BYTES {
         give_back(memory, || ());
     }
 }

@@ -1,6 +1,6 @@
 //! A value as returned to readers: a copy in a buffer that the thread uses again.
 
-use firn_fs::give_back_read;
+use firn_fs::give_back_buffer;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
@@ -51,7 +51,7 @@ impl Drop for Value {
                 spare.push(bytes);
             });
         } else {
-            give_back_read(&mut self.0);
+            give_back_buffer(&mut self.0);
         }
     }
 }

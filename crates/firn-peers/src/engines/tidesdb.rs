@@ -20,9 +20,8 @@
 //! `None`, would lose acknowledged writes with the process.
 //!
 //! By default values of 1 KiB and more go to a log of values, which TidesDB syncs at each write in
-//! both modes. That is more than [`Durability::Process`] promises, and costs more than it saves:
-//! with such values it loaded a fifth and read half as many records per second. So values stay in
-//! the tables; `value_separation_threshold` brings the log back.
+//! both modes. That is more than [`Durability::Process`] promises. So values stay in the tables;
+//! `value_separation_threshold` brings the log back.
 //!
 //! Every operation is a transaction, because TidesDB has no other. Gets and writes take its default
 //! isolation, read committed; scans a snapshot, because a scan must see a batch whole. An operation

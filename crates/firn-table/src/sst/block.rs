@@ -12,7 +12,7 @@
 
 use firn_base::coding::{Reader, get_u32, put_varint};
 use firn_base::key::{KEY_BYTES_MAX, Tag, shared_prefix_len};
-use firn_fs::give_back_read;
+use firn_fs::give_back_buffer;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -306,7 +306,7 @@ impl<'a> BlockView<'a> {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        give_back_read(&mut self.bytes);
+        give_back_buffer(&mut self.bytes);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::read_points::Point;
 use firn_base::key::Kind;
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
-use firn_fs::{LARGE_BYTES, give_back_if_large, give_back_read};
+use firn_fs::{LARGE_BYTES, give_back_buffer, give_back_if_large};
 use firn_table::Value;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub struct Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         self.leave_sought(false);
-        give_back_read(&mut self.value);
+        give_back_buffer(&mut self.value);
     }
 }
 
@@ -244,12 +244,7 @@ impl Cursor {
     fn step_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
-        let was_valid = std::mem::replace(&mut self.valid, false);
-        // Otherwise two values would be in memory while the next one is read.
-        self.large = None;
-        if self.value.capacity() >= LARGE_BYTES {
-            give_back_if_large(&mut std::mem::take(&mut self.value));
-        }
+        let was_valid = self.leave_entry();
         let engine = &self.db.engine;
         // Checked with the pins locked: closing takes each cursor's lock once, and so waits for its
         // last move.
@@ -275,6 +270,16 @@ impl Cursor {
             *slot = None;
         }
         moved
+    }
+
+    /// Leaves the current entry. True if there was one. Its value goes now if it is large, because
+    /// otherwise two of them would be in memory while the next one is read.
+    fn leave_entry(&mut self) -> bool {
+        self.large = None;
+        if self.value.capacity() >= LARGE_BYTES {
+            give_back_if_large(&mut std::mem::take(&mut self.value));
+        }
+        std::mem::replace(&mut self.valid, false)
     }
 
     fn pin(&self, was_valid: bool) -> Result<Pins> {

@@ -7,9 +7,8 @@
 //! ```
 //! The block cache has the part of `shared` that the others do not use at the moment. A database
 //! that is only read gives it the memory of idle write buffers and compactions, and takes that back
-//! as they need it. Each part is bounded, so the sum is a hard limit. Compactions
-//! borrow from the block cache for values larger than one readahead
-//! (`compaction/background/loans.rs`).
+//! as they need it. Each part is bounded, so the sum is a hard limit. Compactions borrow from the
+//! block cache for values larger than one readahead (`compaction/background/loans.rs`).
 
 use crate::options::Options;
 use firn_base::{Error, Limits, Result};

@@ -2,15 +2,15 @@
 
 use firn_base::sync::{AtomicU64, Ordering};
 
-/// How the cursors of a database are used: the number of looks at single entries among the latest
-/// seeks that found their key, each of the others being one less.
+/// How the cursors of a database are used, as a score. A seek that finds its key adds one if the
+/// cursor does not move on from there, and takes one away if it does.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(AtomicU64);
 
 impl Looks {
     const MOST: u64 = 16;
 
-    /// Counts a seek that found its key, and that no move followed, or one.
+    /// Counts a seek that found its key. `is_single` is true if no move followed.
     #[inline]
     pub(crate) fn note(&self, is_single: bool) {
         let now = self.0.load(Ordering::Relaxed);

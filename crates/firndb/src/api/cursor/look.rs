@@ -30,9 +30,11 @@ impl Cursor {
         let shared = self.pins.clone();
         // Closing takes each cursor's lock once, and so waits for its last move.
         let mut slot = shared.lock();
+        self.leave_entry();
         let engine = &self.db.engine;
         engine.calls.check()?;
-        // The seek that follows an error meets it, too.
+        // An error is left to the seek: it reads every block that a get may read, and tells damage
+        // from a change by a writer.
         let Ok(Some(value)) = engine.get_at(key, self.point.seqno) else {
             return Ok(false);
         };
@@ -42,7 +44,6 @@ impl Cursor {
         self.key.clear();
         self.key.extend_from_slice(key);
         self.value.clear();
-        self.large = None;
         match value.len() >= LARGE_BYTES {
             true => self.large = Some(value),
             false => self.value.extend_from_slice(&value),

@@ -238,3 +238,17 @@ fn a_look_at_a_single_entry_reads_like_a_get() {
     );
     assert!(rows(&after) > rows(&before) + 20, "{:?}", after.user.hits);
 }
+
+/// A look that fails leaves the cursor on no entry, as every other move does.
+#[test]
+fn a_look_after_a_close_leaves_no_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::tiny()).unwrap();
+    db.put(b"a", b"1").unwrap();
+    let mut cursor = db.cursor().unwrap();
+    (0..20).for_each(|_| cursor.seek(b"a").unwrap());
+    assert!(cursor.valid() && db.engine.readers.looks.are_usual());
+    db.close().unwrap();
+    assert!(cursor.seek(b"a").is_err());
+    assert!(!cursor.valid());
+}
