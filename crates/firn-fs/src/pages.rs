@@ -1,4 +1,5 @@
-//! Returns large memory to the system, piece by piece, before it is freed.
+//! Pages of large memory: asks the system for large ones, and returns them, piece by piece, before
+//! the memory is freed.
 //!
 //! Freeing alone is not enough. Allocators keep pieces of up to some 32 MB for later requests, per
 //! thread, so the memory limit would be about half of what the system counts as resident. In
@@ -8,6 +9,10 @@
 #![expect(unsafe_code, reason = "madvise is unsafe as such; listed in UNSAFE.md")]
 
 use rustix::mm::{Advice, madvise};
+
+/// The size in bytes from which large pages pay: the system then provides up to 2 MiB more than was
+/// touched.
+const LARGE_PAGES_FROM: usize = 16 << 20;
 
 /// A multiple of every page size of the architecture.
 const PAGE_BYTES: usize = if cfg!(target_arch = "x86_64") {
@@ -20,12 +25,33 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The size in bytes from which returning memory before it is freed pays.
 pub const LARGE_BYTES: usize = 512 << 10;
 
+/// Asks the system for large pages for `memory`, if it is large, because accesses at random places
+/// then miss fewer translations. A hint: not every system has such pages.
+pub fn prefer_large_pages(memory: &mut [u8]) {
+    let pages = whole_pages(memory);
+    if pages.len() >= LARGE_PAGES_FROM {
+        // SAFETY: whole pages of memory that is borrowed for writing, whose contents stay.
+        let _kept = unsafe {
+            madvise(
+                pages.as_mut_ptr().cast(),
+                pages.len(),
+                Advice::LinuxHugepage,
+            )
+        };
+    }
+}
+
+/// The whole pages of `memory`.
+fn whole_pages(memory: &mut [u8]) -> &mut [u8] {
+    let skip = memory.as_ptr().align_offset(PAGE_BYTES).min(memory.len());
+    let whole = (memory.len() - skip) / PAGE_BYTES * PAGE_BYTES;
+    &mut memory[skip..skip + whole]
+}
+
 /// Returns the whole pages of `memory`, which the caller is about to free, to the system. The
 /// contents are lost. Calls `between` after each piece.
 pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
-    let skip = memory.as_ptr().align_offset(PAGE_BYTES).min(memory.len());
-    let whole = (memory.len() - skip) / PAGE_BYTES * PAGE_BYTES;
-    for piece in memory[skip..skip + whole].chunks_mut(PIECE_BYTES) {
+    for piece in whole_pages(memory).chunks_mut(PIECE_BYTES) {
         // SAFETY: the pieces are whole pages of memory that is borrowed for writing; they become
         // zero or keep their contents. Test: `tests::memory_can_be_used_again`.
         let _kept = unsafe {
@@ -64,8 +90,16 @@ mod tests {
 
     #[test]
     fn memory_can_be_used_again() {
-        for bytes in [0, 1000, PAGE_BYTES, PIECE_BYTES, 5 * PIECE_BYTES + 77] {
+        for bytes in [
+            0,
+            1000,
+            PAGE_BYTES,
+            5 * PIECE_BYTES + 77,
+            LARGE_PAGES_FROM + PIECE_BYTES,
+        ] {
             let mut memory = vec![7; bytes];
+            prefer_large_pages(&mut memory);
+            assert!(memory.iter().all(|byte| *byte == 7));
             give_back(&mut memory, || ());
             assert!(memory.iter().all(|byte| [0, 7].contains(byte)));
             memory.fill(9);

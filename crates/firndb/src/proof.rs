@@ -6,7 +6,7 @@
 //! must give a proper error.
 
 use crate::memtable::Footprint;
-use crate::write::commit::GroupRole;
+use crate::write::commit::Group as CommitGroup;
 use crate::{Db, Durability, Error, Result, WriteBatch};
 use firn_pm::Pool;
 use std::sync::Arc;
@@ -15,20 +15,21 @@ pub use crate::log::proof::{frame, frame_head, replay_log};
 pub use crate::manifest::proof::{edit, read_manifest};
 pub use crate::memtable::proof::{BareMemtable, Group};
 
-/// A write that has joined a commit group and is not yet in the log. REQUIRES: all are finished, in
-/// the order in which they began, because the first write of a group leads it.
-#[must_use = "a group whose first write is not finished is never written"]
+/// A write that has joined a commit group and is not yet in the log. The first of a group to be
+/// finished leads it.
+#[must_use = "a group of which no write is finished is not written before a later one"]
 pub struct Begun {
     db: Db,
     /// `None` once it is finished.
-    joined: Option<GroupRole>,
+    joined: Option<Arc<CommitGroup>>,
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        if let Some(GroupRole::Leader(group)) = self.joined.take() {
-            let refuse = || Err(Error::invalid("the first write of this group was given up"));
-            let _given_up = self.db.engine.commit.lead(&group, |_, _, _| refuse());
+        if let Some(group) = self.joined.take() {
+            let refuse = || Err(Error::invalid("a write of this group was given up"));
+            let commit = &self.db.engine.commit;
+            let _given_up = commit.wait(&group, |_, _, _| refuse(), |_| ());
         }
     }
 }
@@ -76,8 +77,7 @@ impl Begun {
     pub fn finish(mut self) -> Result<()> {
         match self.joined.take() {
             None => Ok(()),
-            Some(GroupRole::Leader(group)) => self.db.engine.lead(&group),
-            Some(GroupRole::Follower(group)) => group.wait(),
+            Some(group) => self.db.engine.wait_for_group(&group),
         }
     }
 }

@@ -21,7 +21,7 @@
 
 use firn_base::exec::give_way;
 use firn_base::sync::{AtomicU64 as SharedU64, Mutex, Ordering, point};
-use firn_fs::give_back;
+use firn_fs::{give_back, prefer_large_pages};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -115,6 +115,8 @@ impl Arena {
         // SAFETY: the layout has a line more than the region.
         let base = unsafe { allocated.add(skip) };
         let capacity = layout.size() - ALIGN;
+        // SAFETY: in bounds and zeroed; nobody else knows of it yet.
+        prefer_large_pages(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), capacity) });
         // Offset 0 means "none" in links, so the first line is not handed out.
         let marks = Marks {
             used: Self::RESERVED_BYTES,

@@ -6,7 +6,7 @@
 //! 1. A cursor that walked over many deleted keys reports their range, with its read point `s`.
 //!    Once the range is a gap, every cursor with a read point of at least `s` skips it, in either
 //!    direction.
-//! 2. A put ends a gap. The leader that publishes a group of writes first splits the gaps at its
+//! 2. A put ends a gap. The thread that publishes a group of writes first splits the gaps at its
 //!    puts, under the lock that orders publications, and then raises `visible`. So a read point
 //!    that sees the put finds the gap split around it.
 //! 3. Reports take the same lock. If nothing was published since `s`, the range is a gap. Otherwise

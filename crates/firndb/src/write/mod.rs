@@ -11,7 +11,7 @@ use crate::event::StallReason;
 use crate::log::LogWriter;
 use crate::memtable::{Entry, Footprint, Memtable};
 use crate::options::Durability;
-use crate::write::commit::{Group, GroupRole, Led, Members, Queue, Reserved};
+use crate::write::commit::{Group, Members, Queue, Reserved};
 use crate::write::journal::Journal;
 use firn_base::key::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
@@ -25,8 +25,7 @@ impl Engine {
     /// 2. Wait if compaction is late.
     /// 3. Copy the entries into the active memtable, where no reader sees them, and join a commit
     ///    group, which gives them their sequence numbers.
-    /// 4. The group's leader appends it to the log, links its entries and publishes it; the others
-    ///    wait for that.
+    /// 4. Wait for the group, or lead it: append it to the log, link its entries, publish it.
     pub(crate) fn write<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
@@ -36,20 +35,15 @@ impl Engine {
         let fill = || self.active_fill();
         self.write_stall
             .pace(footprint.bytes, fill, || !self.calls.is_closed());
-        let role = loop {
+        let power = durability == Durability::Power;
+        let group = loop {
             let reserved = self.reserve_any(entries.clone(), footprint)?;
             // `None` if a memtable was frozen meanwhile.
-            if let Some(role) = self
-                .commit
-                .join(reserved, durability == Durability::Power)?
-            {
-                break role;
+            if let Some(group) = self.commit.join(reserved, power)? {
+                break group;
             }
         };
-        match role {
-            GroupRole::Leader(group) => self.lead(&group),
-            GroupRole::Follower(group) => group.wait(),
-        }
+        self.wait_for_group(&group)
     }
 
     /// Rejects entries that cannot be written. Returns the space that they take.
@@ -165,25 +159,25 @@ impl Engine {
         self.state.load().memtables.of_part(0).active().clone()
     }
 
-    /// Leads `group` to its end.
-    pub(crate) fn lead(&self, group: &Group) -> Result<()> {
+    /// Waits until `group` has finished, and leads groups if nobody else does.
+    pub(crate) fn wait_for_group(&self, group: &Group) -> Result<()> {
         let append = |journal: &mut Journal, group: &Group, members: &mut Members| match journal {
             Journal::Log(log) => self.append_group(log, group, members),
             Journal::Buffers(buffers) => {
                 buffers.append(&mut members.reservations, group.first_seqno())
             }
         };
-        let Led { result, froze } = self.commit.lead(group, append);
-        if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
-            // Removes obsolete files, so that a retry finds room.
-            self.remove_obsolete(true);
-        }
-        if froze {
-            // The memtable was frozen during this commit and can be flushed only now. No other
-            // thread would wake the workers for it.
-            self.executor.wake();
-        }
-        result
+        self.commit.wait(group, append, |behind| {
+            if behind.no_space {
+                // Removes obsolete files, so that a retry finds room.
+                self.remove_obsolete(true);
+            }
+            if behind.froze {
+                // The memtable was frozen during this commit and can be flushed only now. No other
+                // thread would wake the workers for it.
+                self.executor.wake();
+            }
+        })
     }
 
     /// Replaces the full memtable with a fresh one, once another is allowed.

@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// The write path without limits: reserve, join, lead or follow.
+    /// The write path without limits: reserve, join, wait.
     fn write(&self, key: [u8; 2]) -> Result<()> {
         let entries = || {
             std::iter::once(Entry {
@@ -59,12 +59,11 @@ impl World {
             let reservation = buffer.reserve(entries(), footprint).unwrap();
             match self.commit.join(reservation.into(), false)? {
                 None => {}
-                Some(GroupRole::Follower(group)) => return group.wait(),
-                Some(GroupRole::Leader(group)) => {
+                Some(group) => {
                     let write = |journal: &mut Journal, group: &Group, members: &mut Members| {
                         self.log(journal.log().unwrap(), group, members)
                     };
-                    return self.commit.lead(&group, write).result;
+                    return self.commit.wait(&group, write, |_| ());
                 }
             }
         }
@@ -170,7 +169,7 @@ fn group_commit() {
         );
         assert_eq!(last, u64::from(WRITERS) * 2);
         for (_, keys, ok) in &world.ledger.lock().groups {
-            // All members of a group, its leader and its followers, got the same result.
+            // All members of a group got the same result.
             assert!(keys.iter().all(|key| results.contains(&(*key, *ok))));
         }
         let newest = world.buffers.lock()[0].clone();
@@ -187,22 +186,28 @@ fn group_commit() {
     });
 }
 
-/// Two threads at a turnstile, arriving in any order: each enters, in the order of their numbers.
+/// A close beside writers: once it returns, every write that was accepted is visible, and nothing
+/// is written any more.
 #[test]
-fn turnstile_complete() {
-    explore::all(|| {
-        let gate = Arc::new(Turnstile::new(Vec::new()));
-        let pass = |number: u64| {
-            let gate = gate.clone();
-            move || {
-                let mut turn = gate.wait(number);
-                turn.1.push(number);
-                gate.leave(turn);
-            }
-        };
-        let second = thread::spawn(pass(1));
-        pass(0)();
-        second.join().unwrap();
-        assert_eq!(gate.wait(2).1, [0, 1]);
+fn close_waits_for_groups() {
+    explore::random(|| {
+        let world = Arc::new(World::new());
+        let writers = (0..2).map(|name| {
+            let world = world.clone();
+            thread::spawn(move || writer(&world, name))
+        });
+        let writers: Vec<_> = writers.collect();
+        world.commit.close();
+        let at_close = world.commit.visible();
+        assert_eq!(at_close.0, world.ledger.lock().through);
+        let results: Vec<_> = join(writers).into_iter().flatten().collect();
+        assert_eq!(world.commit.visible(), at_close);
+        let written = world.ledger.lock().groups.clone();
+        let mut written = written.iter().filter(|(_, _, ok)| *ok);
+        let accepted = results.iter().filter(|(_, ok)| *ok);
+        for (key, _) in accepted {
+            assert!(written.clone().any(|(_, keys, _)| keys.contains(key)));
+        }
+        assert!(written.all(|(_, keys, _)| keys.iter().all(|key| results.contains(&(*key, true)))));
     });
 }
