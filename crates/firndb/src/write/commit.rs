@@ -134,7 +134,7 @@ impl From<Reservation> for Reserved {
     }
 }
 
-/// What is to be done behind groups that were published.
+/// The work that is left once groups were published.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Aftermath {
     /// The journal had no space for one.
