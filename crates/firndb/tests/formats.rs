@@ -10,8 +10,8 @@ use std::path::Path;
 /// with a pool. Each was killed with its last writes in the log.
 const FORMAT_3: &[u8] = include_bytes!("data/format-3.lz4");
 
-/// Three databases of format version 6, with logs of version 3, written by commit 97f4ec81: as those
-/// above, without `block`.
+/// Three databases of format version 6, with logs of version 3, written by commit 97f4ec81: as
+/// those above, without `block`.
 const FORMAT_6: &[u8] = include_bytes!("data/format-6.lz4");
 
 /// Unpacks files: for each the length of its path, the path, its length, its bytes.

@@ -1,7 +1,7 @@
 //! The log: a frame, a whole log file, and a log whose end is in a buffer in persistent memory.
 //!
-//! A log's id and uuid are taken from its own header, so any log can be a seed. An input whose first
-//! frame has the old magic is mended to one of version 3, and any other one to version 4.
+//! A log's id and uuid are taken from its own header, so any log can be a seed. An input whose
+//! first frame has the old magic is mended to one of version 3, and any other one to version 4.
 
 use super::patch::{clamp_u32, clamp_u64, put, put_u32};
 use super::{Target, check_refusal, real};

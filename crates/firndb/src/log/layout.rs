@@ -1,6 +1,6 @@
-//! The bytes of a log file, in version 4: a header, then frames. One frame holds one commit group, so
-//! a group, and with it each of its batches, is there whole or not at all. Older versions are in
-//! [`super::old`].
+//! The bytes of a log file, in version 4: a header, then frames. One frame holds one commit group,
+//! so a group, and with it each of its batches, is there whole or not at all. Older versions are
+//! in [`super::old`].
 //!
 //! ```text
 //! file     header (64 bytes) | frame ...

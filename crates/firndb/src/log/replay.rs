@@ -405,9 +405,9 @@ impl Replay {
 
     /// The largest `synced through` of the frame headers after `position`.
     ///
-    /// Other bytes are practically never taken for a header. Random ones have the magic of version 4
-    /// with probability 2^-16, and then a matching checksum with 2^-32, so there is such a place in
-    /// 1 GiB with 2^-18. It has an effect only if its numbers are plausible, too, with a `synced
+    /// Other bytes are practically never taken for a header. Random ones have the magic of version
+    /// 4 with probability 2^-16, and then a matching checksum with 2^-32, so there is such a place
+    /// in 1 GiB with 2^-18. It has an effect only if its numbers are plausible, too, with a `synced
     /// through` between `position` and its own offset. Headers from another log or offset, which a
     /// half or a reused block may hold, fail by their salt.
     fn synced_behind(&mut self) -> Result<u64> {
@@ -439,8 +439,8 @@ impl Replay {
         Ok(synced)
     }
 
-    /// True if `header`, of `header_bytes` and at `offset`, may be that of a frame which was written
-    /// after those replayed so far.
+    /// True if `header`, of `header_bytes` and at `offset`, may be that of a frame written after
+    /// those replayed so far.
     fn is_plausible(&self, header: &FrameHeader, header_bytes: usize, offset: u64) -> bool {
         header.synced_through <= offset
             && header.first_seqno >= self.last_seqno

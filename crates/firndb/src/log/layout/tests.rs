@@ -152,8 +152,8 @@ fn a_record_with_a_keyspace_is_rejected() {
     assert!(key_record(&mut Reader::new(&bytes)).is_none());
 }
 
-/// The headers of files of versions 3 and 4 differ in the version alone, and those of others are not
-/// read.
+/// The headers of files of versions 3 and 4 differ in the version alone, and those of others are
+/// not read.
 #[test]
 fn file_headers_tell_their_version() {
     let previous = LogEnd {

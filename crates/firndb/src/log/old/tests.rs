@@ -13,7 +13,7 @@ use firn_fs::{OpenMode, SimFs};
 use std::sync::Arc;
 
 const FIXTURE: &[u8] = include_bytes!("version_3.log");
-/// The ends of its frames. The third has no entries, and is there to say how far the log was synced.
+/// The ends of its frames. The third has no entries, and says how far the log was synced.
 const ENDS: [u64; 5] = [149, 255, 303, 685, 751];
 /// The numbers of entries in them.
 const ENTRIES: [usize; 5] = [2, 2, 0, 2, 1];
