@@ -21,7 +21,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// The number of bytes that [`put_varint`] writes for `value`.
-pub fn varint_len(value: u64) -> usize {
+pub const fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 

@@ -1,13 +1,14 @@
 //! The log: a frame, a whole log file, and a log whose end is in a buffer in persistent memory.
 //!
-//! A log's id and uuid are taken from its own header, so any log can be a seed.
+//! A log's id and uuid are taken from its own header, so any log can be a seed. An input whose
+//! first frame has the old magic is mended to one of version 3, and any other one to version 4.
 
 use super::patch::{clamp_u32, clamp_u64, put, put_u32};
 use super::{Target, check_refusal, real};
 use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::checksum::{crc32c, crc32c_salted, of_entry};
-use firn_base::coding::{Reader, get_u64};
+use firn_base::coding::{Reader, get_u64, put_varint};
 use firn_base::key::Kind;
 use firn_base::site::TEST;
 use firn_pm::sim::{Mode, SimRegion};
@@ -15,7 +16,11 @@ use firn_pm::{GRANULE_BYTES, Owner, Pool, RootEntry};
 use firndb::proof;
 
 const FILE_HEADER: usize = 64;
-const FRAME_HEADER: usize = 48;
+const FRAME_MAGIC: &[u8] = &[0xf4, 0x1e];
+/// The offset in a frame header of the bytes that its checksum covers.
+const CHECKED_FROM: usize = 6;
+const OLD_FRAME_MAGIC: &[u8] = b"FRM1";
+const OLD_FRAME_HEADER: usize = 48;
 const VALUE_HEADER: usize = 8;
 /// The id of the log for frames without a file.
 const LOG_ID: u64 = 7;
@@ -95,11 +100,20 @@ pub(super) fn mend_log(bytes: &mut Vec<u8>) {
     mend_frames(bytes, FILE_HEADER, id, 0);
 }
 
+/// True if the frames from `at` on are of version 3.
+fn is_old(bytes: &[u8], at: usize) -> bool {
+    bytes
+        .get(at..)
+        .is_some_and(|frames| frames.starts_with(OLD_FRAME_MAGIC))
+}
+
 fn mend_file_header(bytes: &mut [u8]) {
     if bytes.len() < FILE_HEADER {
         return;
     }
-    put(bytes, 0, b"FIRNLOG\0\x03\0\0\0");
+    let version: u32 = if is_old(bytes, FILE_HEADER) { 3 } else { 4 };
+    put(bytes, 0, b"FIRNLOG\0");
+    put_u32(bytes, 8, version);
     // There is no previous log, so there is no end to record.
     if get_u64(bytes, 36) == Some(0) {
         put(bytes, 44, &[0; 16]);
@@ -109,43 +123,69 @@ fn mend_file_header(bytes: &mut [u8]) {
 }
 
 /// Mends consecutive frames starting at `at`. `shift` is the offset of `bytes` in the log.
-fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
-    while let Some(room) = bytes.len().checked_sub(at + FRAME_HEADER) {
-        put(bytes, at, b"FRM1");
-        let keys = clamp_u32(bytes, at + 8, room);
-        let values = clamp_u64(bytes, at + 16, room - keys);
-        let keys_at = at + FRAME_HEADER;
-        let first = get_u64(bytes, at + 24).unwrap_or(0);
-        let headers = mend_values(
-            bytes,
-            first,
-            keys_at,
-            keys_at + keys,
-            keys_at + keys + values,
-        );
-        let crc = crc32c(&bytes[keys_at..keys_at + keys]);
-        put_u32(bytes, at + 40, crc);
-        put_u32(bytes, at + 44, crc32c(&headers));
-        let crc = crc32c_salted(id, shift + at as u64, &[&bytes[at + 8..keys_at]]);
-        put_u32(bytes, at + 4, crc);
-        at = keys_at + keys + values;
+fn mend_frames(bytes: &mut Vec<u8>, mut at: usize, id: u64, shift: u64) {
+    if is_old(bytes, at) {
+        return mend_old_frames(bytes, at, id, shift);
+    }
+    while bytes.len() > at + CHECKED_FROM + 4 {
+        let mut reader = Reader::new(&bytes[at + CHECKED_FROM + 4..]);
+        let [keys, entries, values, first, synced] = [(); 5].map(|()| any_varint(&mut reader));
+        let room = reader.remaining();
+        let keys_at = bytes.len() - room;
+        let keys = keys.min(room as u64) as usize;
+        let values = values.min((room - keys) as u64) as usize;
+        let values_at = keys_at + keys;
+        let end = values_at + values;
+        mend_values(&mut bytes[keys_at..end], keys, first, false);
+        let mut fields = crc32c(&bytes[keys_at..values_at]).to_le_bytes().to_vec();
+        for number in [keys as u64, entries, values as u64, first, synced] {
+            put_varint(&mut fields, number);
+        }
+        let crc = crc32c_salted(id, shift + at as u64, &[&fields]);
+        let header = [FRAME_MAGIC, &crc.to_le_bytes(), &fields].concat();
+        let len = header.len() + keys + values;
+        bytes.splice(at..keys_at, header);
+        at += len;
     }
 }
 
-/// Mends the values described by the key section from `keys_at` to `values_at`, for entries
-/// numbered from `first`. Returns their headers.
-fn mend_values(
-    bytes: &mut [u8],
-    first: u64,
-    keys_at: usize,
-    values_at: usize,
-    end: usize,
-) -> Vec<u8> {
-    let (head, values) = bytes[..end].split_at_mut(values_at);
-    let mut reader = Reader::new(&head[keys_at..]);
-    let mut headers = Vec::new();
+/// The next varint, or the low bits of the next byte if there is none.
+fn any_varint(reader: &mut Reader<'_>) -> u64 {
+    let mut ahead = reader.clone();
+    match ahead.varint() {
+        Some(number) => {
+            *reader = ahead;
+            number
+        }
+        None => reader.u8().map_or(0, |byte| u64::from(byte & 0x7f)),
+    }
+}
+
+/// As [`mend_frames`], for those of version 3.
+fn mend_old_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
+    while let Some(room) = bytes.len().checked_sub(at + OLD_FRAME_HEADER) {
+        put(bytes, at, OLD_FRAME_MAGIC);
+        let keys = clamp_u32(bytes, at + 8, room);
+        let values = clamp_u64(bytes, at + 16, room - keys);
+        let keys_at = at + OLD_FRAME_HEADER;
+        let first = get_u64(bytes, at + 24).unwrap_or(0);
+        let end = keys_at + keys + values;
+        mend_values(&mut bytes[keys_at..end], keys, first, true);
+        let crc = crc32c(&bytes[keys_at..keys_at + keys]);
+        put_u32(bytes, at + 40, crc);
+        let crc = crc32c_salted(id, shift + at as u64, &[&bytes[at + 8..keys_at]]);
+        put_u32(bytes, at + 4, crc);
+        at = end;
+    }
+}
+
+/// Mends the values in `sections`, described by the key section of the first `keys` bytes, for
+/// entries numbered from `first`.
+fn mend_values(sections: &mut [u8], keys: usize, first: u64, old: bool) {
+    let (keys, values) = sections.split_at_mut(keys);
+    let mut reader = Reader::new(keys);
     let (mut at, mut next) = (0, first);
-    while let Some((is_in_log, len)) = value_len(&mut reader) {
+    while let Some((is_in_log, len)) = value_len(&mut reader, old) {
         let seqno = SeqNo(next);
         next = next.wrapping_add(1);
         if !is_in_log {
@@ -160,15 +200,17 @@ fn mend_values(
         let sum = of_entry(crc32c(value), seqno);
         put_u32(values, at, sum);
         put_u32(values, at + 4, len as u32);
-        headers.extend_from_slice(&values[at..at + VALUE_HEADER]);
         at += VALUE_HEADER + len;
     }
-    headers
 }
 
 /// True if the value of the next key record is in the log, and its length.
-fn value_len(reader: &mut Reader<'_>) -> Option<(bool, usize)> {
-    let (kind, _keyspace, _key) = (reader.u8()?, reader.varint()?, reader.bytes()?);
+fn value_len(reader: &mut Reader<'_>, old: bool) -> Option<(bool, usize)> {
+    let kind = reader.u8()?;
+    if old {
+        let _keyspace = reader.varint()?;
+    }
+    let _key = reader.bytes()?;
     let len = reader.varint_max(u32::MAX as usize)?;
     let is_in_log = kind != Kind::Pointer as u8;
     if !is_in_log {
@@ -242,13 +284,15 @@ fn mend_half(bytes: &mut Vec<u8>) {
         return;
     };
     let (id, uuid) = header_of(file);
-    let (header, log) = bytes[2..].split_at_mut(FILE_HEADER);
+    let mut log = bytes.split_off(2 + FILE_HEADER);
+    let header = &mut bytes[2..];
     put(header, 0, b"FIRNPMLB");
     put(header, 8, &id.to_le_bytes());
     put(header, 24, &uuid);
     put(header, 40, &[0; 20]);
     let crc = crc32c(&header[..60]);
     put_u32(header, 60, crc);
-    mend_file_header(log);
-    mend_frames(log, FILE_HEADER, id, 0);
+    mend_file_header(&mut log);
+    mend_frames(&mut log, FILE_HEADER, id, 0);
+    bytes.append(&mut log);
 }

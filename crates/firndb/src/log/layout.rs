@@ -1,65 +1,80 @@
-//! The bytes of a log file: a header, then frames. One frame holds one commit group, so a group,
-//! and with it each of its batches, is there whole or not at all.
+//! The bytes of a log file, in version 4: a header, then frames. One frame holds one commit group,
+//! so a group, and with it each of its batches, is there whole or not at all. Older versions are
+//! in [`super::old`].
 //!
 //! ```text
 //! file     header (64 bytes) | frame ...
 //! header   magic: u64 | version: u32 | log id: u64 | database uuid: 16 bytes
 //!          | previous log's id: u64 | its end: u64 | how far it was synced: u64 | CRC-32C: u32
-//! frame    header (48 bytes) | key section | value section
+//! frame    header (15 to 50 bytes) | key section | value section
 //! frame header
-//!          magic: u32 | CRC-32C of the rest: u32 | key section bytes: u32 | entries: u32
-//!          | value section bytes: u64 | first sequence number: u64 | synced through: u64
-//!          | CRC-32C of the key section: u32 | CRC-32C of the values' headers: u32
-//! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint
-//!          [| slot: varint]
+//!          magic: u16 | CRC-32C of the rest: u32 | CRC-32C of the key section: u32
+//!          | key section bytes: varint | entries << 1 | named: varint
+//!          | value section bytes: varint | first sequence number: varint
+//!          | synced through: varint
+//! key      kind: u8 | key: length-prefixed | value length: varint [| slot: varint]
 //! value    checksum: u32 | length: u32 | bytes
 //! ```
 //! 1. Header checksums are salted with (log id, offset), so a copy of a frame inside a value is not
 //!    taken for a frame.
-//! 2. The key section gives the length of each value, so replay can skip values without reading the
+//! 2. A header has one form, because varints are in their shortest one. Its length is known once it
+//!    is decoded, and its checksum covers exactly the decoded bytes.
+//! 3. The key section gives the length of each value, so replay can skip values without reading the
 //!    value section. The value of an entry of kind pointer is in the hot buffer, in the named slot,
 //!    and not in the value section.
-//! 3. The top bit of `entries` says that the manifest durably named this log when the frame was
-//!    written. If no manifest names such a log, the manifest lost records.
-//! 4. `synced through` is a position in this file up to which everything had been synced when the
+//! 4. `named` says that the manifest durably named this log when the frame was written. If no
+//!    manifest names such a log, the manifest lost records.
+//! 5. `synced through` is a position in this file up to which everything had been synced when the
 //!    frame was written. Damage before it is damage to acknowledged data; damage after it may be
 //!    the torn end of the log.
-//! 5. The header gives the end of the previous log, as the manifest does. So a manifest that lost
-//!    its end does not take a log with it: the logs that follow the last known one are found
-//!    through their headers. A log begun by an open has no previous one (id 0), because the
+//! 6. The header of the file gives the end of the previous log, as the manifest does. So a manifest
+//!    that lost its end does not take a log with it: the logs that follow the last known one are
+//!    found through their headers. A log begun by an open has no previous one (id 0), because the
 //!    manifest written by that open names it.
-//! 6. A value's checksum is tied to its entry's sequence number (`of_entry`), and so to its key. A
+//! 7. A value's checksum is tied to its entry's sequence number (`of_entry`), and so to its key. A
 //!    reader that follows a pointer knows the number and cannot mistake another entry's value for
 //!    it.
+//! 8. The top bit of a record's kind is reserved for a keyspace that would follow it. There is only
+//!    one so far, and a record with the bit is rejected.
 
+#[cfg(test)]
+mod tests;
+
+use super::old;
 use super::write::LogEnd;
 use crate::sites;
 use firn_base::checksum::{crc32c, crc32c_salted, matches, of_entry};
-use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
+use firn_base::coding::{Reader, get_u16, get_u32, put_bytes, put_varint, varint_len};
 use firn_base::key::{KEY_BYTES_MAX, Kind};
 use firn_base::{Error, FileId, Result, SeqNo};
 use firn_fs::{File, IoBuf};
 pub(crate) use firn_table::pm_btree::ValueAddress;
 
 pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
-pub(super) const VERSION: u32 = 3;
-/// The version before, which does not know the previous log. Its logs are read, and not written any
-/// more.
-const VERSION_2: u32 = 2;
+pub(super) const VERSION: u32 = 4;
 pub(crate) const FILE_HEADER_BYTES: usize = 64;
-pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
-pub(super) const FRAME_HEADER_BYTES: usize = 48;
+/// Two bytes that no UTF-8 text contains.
+pub(super) const FRAME_MAGIC: u16 = u16::from_le_bytes([0xf4, 0x1e]);
+/// The offset in a frame header of the bytes that its checksum covers.
+const CHECKED_FROM: usize = 2 + 4;
+/// The bytes of the longest frame header.
+pub(super) const FRAME_HEADER_BYTES_MAX: usize = CHECKED_FROM
+    + 4
+    + varint_len(u32::MAX as u64)
+    + varint_len((u32::MAX as u64) << 1 | 1)
+    + 3 * varint_len(u64::MAX);
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
-const NAMED_BIT: u32 = 1 << 31;
-/// The only keyspace so far. The number is in every record so that more can be added.
-const KEYSPACE: u64 = 0;
+/// The bit of a record's first byte that says that a keyspace follows.
+const KEYSPACE_BIT: u8 = 1 << 7;
 
 const _: () = assert!(8 + 4 + 8 + 16 + 3 * 8 + 4 == FILE_HEADER_BYTES);
-const _: () = assert!(4 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 == FRAME_HEADER_BYTES);
+const _: () = assert!(FRAME_HEADER_BYTES_MAX == 50);
 
 /// The first bytes of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogHeader {
+    /// The version of its frames. New logs have [`VERSION`].
+    pub(super) version: u32,
     pub(crate) uuid: [u8; 16],
     /// The end of the previous log; `None` for a log begun by an open.
     pub(crate) previous: Option<LogEnd>,
@@ -74,7 +89,7 @@ impl LogHeader {
         });
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(&FILE_MAGIC.to_le_bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&log_id.0.to_le_bytes());
         out.extend_from_slice(&self.uuid);
         for number in [previous.log_id.0, previous.end, previous.synced_through] {
@@ -88,9 +103,11 @@ impl LogHeader {
     /// Decodes the header at the start of `bytes`, if it belongs to log `log_id`.
     pub(crate) fn decode(bytes: &[u8], log_id: FileId) -> Option<LogHeader> {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
-        if get_u32(bytes, 8) == Some(VERSION_2) {
-            return LogHeader::decode_2(bytes, log_id);
-        }
+        let version = match get_u32(bytes, 8)? {
+            old::VERSION_2 => return old::decode_file_header(bytes, log_id),
+            version @ (old::VERSION_3 | VERSION) => version,
+            _ => return None,
+        };
         let mut reader = Reader::new(bytes.get(20..)?);
         let uuid = reader.take(16)?.try_into().ok()?;
         let previous = LogEnd {
@@ -99,39 +116,12 @@ impl LogHeader {
             synced_through: reader.u64()?,
         };
         let header = LogHeader {
+            version,
             uuid,
             previous: Some(previous).filter(|previous| previous.log_id > FileId(0)),
         };
         (header.encode(log_id) == bytes).then_some(header)
     }
-
-    /// Decodes a header of version 2:
-    ///
-    /// ```text
-    /// magic: u64 | version: u32 | 0: u32 | log id: u64 | database uuid: 16 bytes | 0: 20 bytes
-    /// | CRC-32C: u32
-    /// ```
-    fn decode_2(bytes: &[u8], log_id: FileId) -> Option<LogHeader> {
-        const CRC_AT: usize = FILE_HEADER_BYTES - 4;
-        let uuid: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
-        let mut expected = [0; CRC_AT];
-        expected[..8].copy_from_slice(&FILE_MAGIC.to_le_bytes());
-        expected[8..12].copy_from_slice(&VERSION_2.to_le_bytes());
-        expected[16..24].copy_from_slice(&log_id.0.to_le_bytes());
-        expected[24..40].copy_from_slice(&uuid);
-        let (is_same, crc) = (bytes[..CRC_AT] == expected, get_u32(bytes, CRC_AT)?);
-        let is_whole = matches(&sites::LOG_HEADER_CHECK, crc, || crc32c(&expected));
-        (is_same && is_whole).then_some(LogHeader {
-            uuid,
-            previous: None,
-        })
-    }
-}
-
-/// True if `bytes` begin with the header of log `log_id` of this database.
-pub(super) fn is_file_header(bytes: &[u8], log_id: FileId, uuid: &[u8; 16]) -> bool {
-    !sites::LOG_HEADER_CHECK.is_on()
-        || LogHeader::decode(bytes, log_id).is_some_and(|header| header.uuid == *uuid)
 }
 
 /// The header of a frame.
@@ -145,60 +135,67 @@ pub(super) struct FrameHeader {
     pub(super) first_seqno: SeqNo,
     pub(super) synced_through: u64,
     pub(super) key_crc: u32,
-    pub(super) value_headers_crc: u32,
 }
 
 impl FrameHeader {
-    pub(super) fn encode(&self, log_id: FileId, offset: u64) -> [u8; FRAME_HEADER_BYTES] {
-        let mut out = [0; FRAME_HEADER_BYTES];
-        out[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
-        out[8..12].copy_from_slice(&self.key_bytes.to_le_bytes());
-        let named = if self.named { NAMED_BIT } else { 0 };
-        out[12..16].copy_from_slice(&(self.entries | named).to_le_bytes());
-        out[16..24].copy_from_slice(&self.value_bytes.to_le_bytes());
-        out[24..32].copy_from_slice(&self.first_seqno.0.to_le_bytes());
-        out[32..40].copy_from_slice(&self.synced_through.to_le_bytes());
-        out[40..44].copy_from_slice(&self.key_crc.to_le_bytes());
-        out[44..48].copy_from_slice(&self.value_headers_crc.to_le_bytes());
-        let crc = crc32c_salted(log_id.0, offset, &[&out[8..]]);
-        out[4..8].copy_from_slice(&crc.to_le_bytes());
-        out
+    /// Appends the header of a frame at `offset` of log `log_id`.
+    pub(super) fn put(&self, out: &mut Vec<u8>, log_id: FileId, offset: u64) {
+        let at = out.len();
+        out.extend_from_slice(&FRAME_MAGIC.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.key_crc.to_le_bytes());
+        put_varint(out, u64::from(self.key_bytes));
+        put_varint(out, u64::from(self.entries) << 1 | u64::from(self.named));
+        put_varint(out, self.value_bytes);
+        put_varint(out, self.first_seqno.0);
+        put_varint(out, self.synced_through);
+        let crc = crc32c_salted(log_id.0, offset, &[&out[at + CHECKED_FROM..]]);
+        out[at + 2..at + CHECKED_FROM].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Decodes the header in `bytes`, read at `offset` of log `log_id`; `None` if it is not a
-    /// header written there.
-    pub(super) fn decode(bytes: &[u8], log_id: FileId, offset: u64) -> Option<FrameHeader> {
-        let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
-        let crc = || crc32c_salted(log_id.0, offset, &[&bytes[8..]]);
-        if get_u32(bytes, 0)? != FRAME_MAGIC
-            || !matches(&sites::LOG_FRAME_CHECK, get_u32(bytes, 4)?, crc)
-        {
+    /// Decodes the header at the start of `bytes`, read at `offset` of log `log_id`, and returns it
+    /// and its length; `None` if it is not a header written there.
+    pub(super) fn decode(
+        bytes: &[u8],
+        log_id: FileId,
+        offset: u64,
+    ) -> Option<(FrameHeader, usize)> {
+        if get_u16(bytes, 0)? != FRAME_MAGIC {
             return None;
         }
-        let mut reader = Reader::new(&bytes[8..]);
-        let (key_bytes, entries) = (reader.u32()?, reader.u32()?);
-        Some(FrameHeader {
+        let mut reader = Reader::new(bytes.get(CHECKED_FROM..)?);
+        let key_crc = reader.u32()?;
+        let key_bytes = u32::try_from(reader.varint()?).ok()?;
+        let entries_and_named = reader.varint()?;
+        let header = FrameHeader {
             key_bytes,
-            entries: entries & !NAMED_BIT,
-            named: entries & NAMED_BIT != 0,
-            value_bytes: reader.u64()?,
-            first_seqno: SeqNo(reader.u64()?),
-            synced_through: reader.u64()?,
-            key_crc: reader.u32()?,
-            value_headers_crc: reader.u32()?,
-        })
+            entries: u32::try_from(entries_and_named >> 1).ok()?,
+            named: entries_and_named & 1 != 0,
+            value_bytes: reader.varint()?,
+            first_seqno: SeqNo(reader.varint()?),
+            synced_through: reader.varint()?,
+            key_crc,
+        };
+        let len = bytes.len() - reader.remaining();
+        let crc = || crc32c_salted(log_id.0, offset, &[&bytes[CHECKED_FROM..len]]);
+        matches(&sites::LOG_FRAME_CHECK, get_u32(bytes, 2)?, crc).then_some((header, len))
     }
 
-    /// The bytes of the whole frame.
-    pub(super) fn frame_bytes(&self) -> u64 {
-        (FRAME_HEADER_BYTES as u64 + u64::from(self.key_bytes)).saturating_add(self.value_bytes)
+    /// The bytes of the whole frame, whose header has `header_bytes`.
+    pub(super) fn frame_bytes(&self, header_bytes: usize) -> u64 {
+        (header_bytes as u64 + u64::from(self.key_bytes)).saturating_add(self.value_bytes)
     }
 }
 
 /// Appends an entry's record to a key section.
 pub(super) fn put_key_record(out: &mut Vec<u8>, record: &KeyRecord<'_>) {
+    debug_assert_eq!(record.kind & KEYSPACE_BIT, 0);
     out.push(record.kind);
-    put_varint(out, KEYSPACE);
+    put_rest_of_record(out, record);
+}
+
+/// Appends the part of a record that is the same in all versions.
+pub(super) fn put_rest_of_record(out: &mut Vec<u8>, record: &KeyRecord<'_>) {
     put_bytes(out, record.key);
     put_varint(out, u64::from(record.value_len));
     record
@@ -220,9 +217,14 @@ pub(super) struct KeyRecord<'a> {
 /// The next record; `None` if it is incomplete or unknown.
 pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     let kind = reader.u8()?;
-    if reader.varint()? != KEYSPACE {
+    if kind & KEYSPACE_BIT != 0 {
         return None;
     }
+    rest_of_record(kind, reader)
+}
+
+/// The part of a record that is the same in all versions.
+pub(super) fn rest_of_record<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     let key = reader.bytes()?;
     let value_len = u32::try_from(reader.varint()?).ok()?;
     let slot = if kind == Kind::Pointer as u8 {

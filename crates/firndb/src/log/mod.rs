@@ -1,7 +1,9 @@
 //! The write-ahead log: one file of frames per memtable. Format: `docs/format/log.md`.
 
+mod frames;
 mod hot;
 mod layout;
+mod old;
 mod placed;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;

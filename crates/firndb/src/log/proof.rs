@@ -1,10 +1,12 @@
 //! Runs the log's decoders over arbitrary bytes, for [`crate::proof`].
 
-use super::layout::{FRAME_HEADER_BYTES, FrameHeader, key_record, put_key_record};
+use super::frames::Frames;
+use super::layout::put_key_record;
+use super::old::encode;
 use super::write::{Place, encode_head};
 use super::{LogSource, PmLogBuffer, Replay};
 use crate::memtable::proof::Group;
-use firn_base::coding::Reader;
+use firn_base::coding::{Reader, get_u32};
 use firn_base::count::IoCounters;
 use firn_base::{FileId, Result, SeqNo};
 use firn_fs::{OpenMode, SimFs};
@@ -12,24 +14,35 @@ use firn_pm::Pool;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Decodes one frame's header and key section, as found at `offset` of log `log_id`.
+/// Decodes one frame's header and key section, as found at `offset` of log `log_id`, of each
+/// version.
 ///
 /// # Panics
 /// If the decoded parts would not be encoded the same way.
 pub fn frame(bytes: &[u8], log_id: FileId, offset: u64) {
-    let Some(header) = FrameHeader::decode(bytes, log_id, offset) else {
-        return;
-    };
-    assert_eq!(
-        header.encode(log_id, offset)[..],
-        bytes[..FRAME_HEADER_BYTES]
-    );
-    let mut reader = Reader::new(&bytes[FRAME_HEADER_BYTES..]);
-    let mut again = Vec::new();
-    while let Some(record) = key_record(&mut reader) {
-        put_key_record(&mut again, &record);
-        let read = &bytes[FRAME_HEADER_BYTES..][..again.len()];
-        assert_eq!(read, again, "a key record has one form");
+    for frames in Frames::ALL {
+        let Some((header, len)) = frames.header(bytes, log_id, offset) else {
+            continue;
+        };
+        let (read, rest) = bytes.split_at(len);
+        let mut again = Vec::new();
+        match frames {
+            Frames::Current => header.put(&mut again, log_id, offset),
+            Frames::Old => {
+                let unread = get_u32(read, len - 4).unwrap_or_default();
+                again.extend_from_slice(&encode::frame_header(&header, unread, log_id, offset));
+            }
+        }
+        assert_eq!(read, again, "a header has one form");
+        let mut reader = Reader::new(rest);
+        again.clear();
+        while let Some(record) = frames.key_record(&mut reader) {
+            match frames {
+                Frames::Old => encode::put_key_record(&mut again, &record),
+                Frames::Current => put_key_record(&mut again, &record),
+            }
+            assert_eq!(rest[..again.len()], again, "a key record has one form");
+        }
     }
 }
 
@@ -91,5 +104,5 @@ pub fn frame_head(head: &mut Vec<u8>, group: &Group) -> Result<u64> {
         synced_through: 0,
         named: true,
     };
-    Ok(encode_head(head, &group.0, &[], &place, |_| ())?.frame_bytes())
+    Ok(encode_head(head, &group.0, &[], &place, |_| ())?.frame_bytes)
 }

@@ -7,11 +7,11 @@
 //! In both cases acknowledged data is damaged, which is `Corruption` (`docs/crash_model.md`).
 
 use super::ValueAddress;
+use super::frames::Frames;
 use super::layout::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, VALUE_HEADER_BYTES,
-    check_value, is_file_header, key_record,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, LogHeader, VALUE_HEADER_BYTES,
+    check_value,
 };
-use super::write::ValueHeaders;
 use crate::sites;
 use firn_base::checksum::{crc32c, matches};
 use firn_base::coding::Reader;
@@ -151,7 +151,11 @@ pub(crate) struct Replayed<'a> {
 pub(crate) struct Replay {
     source: LogSource,
     log_id: FileId,
+    /// The layout of its frames; `None` if its header cannot be read.
+    frames: Option<Frames>,
     position: u64,
+    /// The number of the last entry replayed.
+    last_seqno: SeqNo,
     /// The largest `synced through` seen.
     synced_through: u64,
     /// True if a frame says that the manifest durably named this log.
@@ -177,7 +181,9 @@ impl Replay {
         let mut replay = Replay {
             source,
             log_id,
+            frames: None,
             position: 0,
+            last_seqno: SeqNo(0),
             synced_through: 0,
             named: false,
             buf: IoBuf::default(),
@@ -187,21 +193,38 @@ impl Replay {
         replay
             .source
             .read(0, FILE_HEADER_BYTES, &mut replay.buf, &mut replay.keys)?;
-        if is_file_header(&replay.keys, log_id, uuid) {
+        let header = LogHeader::decode(&replay.keys, log_id);
+        replay.frames = header.as_ref().map(Frames::after);
+        if !sites::LOG_HEADER_CHECK.is_on() || header.is_some_and(|header| header.uuid == *uuid) {
             replay.position = FILE_HEADER_BYTES as u64;
         }
         Ok(replay)
     }
 
     /// Like [`Replay::open`], for a database whose uuid is not known. Any log header is accepted.
+    /// Without one, the first frame tells the layout of all.
     ///
     /// # Errors
     /// The error of a read.
     pub(crate) fn open_any(source: LogSource, log_id: FileId, uuid: &[u8; 16]) -> Result<Replay> {
         let mut replay = Replay::open(source, log_id, uuid)?;
-        // Frames have checksums of their own. The header only identifies the owner.
+        // Frames have checksums of their own. The header identifies the owner and the version.
         replay.position = FILE_HEADER_BYTES as u64;
+        if replay.frames.is_none() {
+            replay.read_header_bytes()?;
+            let is_first = |frames: &Frames| {
+                frames
+                    .header(&replay.keys, log_id, replay.position)
+                    .is_some()
+            };
+            replay.frames = Frames::ALL.into_iter().find(is_first);
+        }
         Ok(replay)
+    }
+
+    /// The layout of the frames to be replayed.
+    fn layout(&self) -> Frames {
+        self.frames.unwrap_or(Frames::Current)
     }
 
     fn corruption(&self, expected: &str) -> Error {
@@ -227,14 +250,16 @@ impl Replay {
         &mut self,
         mut visit: impl FnMut(Replayed<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let Some(header) = self.read_frame()? else {
+        let Some((header, header_bytes)) = self.read_frame()? else {
             return Ok(false);
         };
-        let values_at = self.position + FRAME_HEADER_BYTES as u64 + u64::from(header.key_bytes);
+        let frames = self.layout();
+        let values_at = self.position + header_bytes as u64 + u64::from(header.key_bytes);
         let mut reader = Reader::new(&self.keys);
         let mut at = 0usize;
         for i in 0..u64::from(header.entries) {
-            let record = key_record(&mut reader)
+            let record = frames
+                .key_record(&mut reader)
                 .ok_or_else(|| self.corruption("a known record in a whole frame"))?;
             let kind = Kind::from_byte(record.kind)
                 .ok_or_else(|| self.corruption("a known kind in a whole frame"))?;
@@ -270,32 +295,42 @@ impl Replay {
                 address,
             })?;
         }
-        self.position += header.frame_bytes();
+        self.position += header.frame_bytes(header_bytes);
+        if header.entries > 0 {
+            self.last_seqno = SeqNo(header.first_seqno.0 + u64::from(header.entries) - 1);
+        }
         self.synced_through = self.synced_through.max(header.synced_through);
         self.named |= header.named;
         Ok(true)
     }
 
-    /// Reads and checks the frame at `position` into `keys` and `values`; `None` if there is no
-    /// whole frame.
-    fn read_frame(&mut self) -> Result<Option<FrameHeader>> {
+    /// Reads the bytes at `position` that hold a frame's header, if there is one, into `keys`.
+    fn read_header_bytes(&mut self) -> Result<()> {
+        self.source.read(
+            self.position,
+            FRAME_HEADER_BYTES_MAX,
+            &mut self.buf,
+            &mut self.keys,
+        )
+    }
+
+    /// Reads and checks the frame at `position` into `keys` and `values`. Returns its header and
+    /// the header's length; `None` if there is no whole frame.
+    fn read_frame(&mut self) -> Result<Option<(FrameHeader, usize)>> {
         if self.position == 0 {
             return Ok(None);
         }
-        self.source.read(
-            self.position,
-            FRAME_HEADER_BYTES,
-            &mut self.buf,
-            &mut self.keys,
-        )?;
-        let Some(header) = FrameHeader::decode(&self.keys, self.log_id, self.position) else {
+        self.read_header_bytes()?;
+        let Some((header, header_bytes)) =
+            self.layout().header(&self.keys, self.log_id, self.position)
+        else {
             return Ok(None);
         };
-        let end = self.position.checked_add(header.frame_bytes());
+        let end = self.position.checked_add(header.frame_bytes(header_bytes));
         if end.is_none_or(|end| end > self.source.len()) || !seqnos_fit(&header) {
             return Ok(None);
         }
-        let keys_at = self.position + FRAME_HEADER_BYTES as u64;
+        let keys_at = self.position + header_bytes as u64;
         self.source.read(
             keys_at,
             header.key_bytes as usize,
@@ -309,7 +344,7 @@ impl Replay {
             &mut self.buf,
             &mut self.values,
         )?;
-        Ok(self.is_whole(&header).then_some(header))
+        Ok(self.is_whole(&header).then_some((header, header_bytes)))
     }
 
     /// True if `keys` and `values` match `header`.
@@ -322,11 +357,11 @@ impl Replay {
         if self.keys.len() != header.key_bytes as usize || !keys_match() {
             return false;
         }
+        let frames = self.layout();
         let mut reader = Reader::new(&self.keys);
         let mut values = Reader::new(&self.values);
-        let mut headers = ValueHeaders::default();
         for i in 0..u64::from(header.entries) {
-            let Some(record) = key_record(&mut reader) else {
+            let Some(record) = frames.key_record(&mut reader) else {
                 return false;
             };
             if record.slot.is_some() {
@@ -334,16 +369,11 @@ impl Replay {
             }
             let framed = values.take(VALUE_HEADER_BYTES + record.value_len as usize);
             let seqno = SeqNo(header.first_seqno.0 + i);
-            let Some(framed) =
-                framed.filter(|framed| check_value(framed, record.value_len, seqno).is_some())
-            else {
+            if framed.is_none_or(|framed| check_value(framed, record.value_len, seqno).is_none()) {
                 return false;
-            };
-            headers.add(&framed[..VALUE_HEADER_BYTES]);
+            }
         }
-        // This checksum is for readers of keys alone. Here each header was already checked against
-        // its key and its value, so it could only detect a faulty writer, and has no site.
-        reader.is_empty() && values.is_empty() && headers.finish() == header.value_headers_crc
+        reader.is_empty() && values.is_empty()
     }
 
     /// The overlay of the file: (offset, bytes).
@@ -374,18 +404,29 @@ impl Replay {
     }
 
     /// The largest `synced through` of the frame headers after `position`.
+    ///
+    /// Other bytes are practically never taken for a header. Random ones have the magic of version
+    /// 4 with probability 2^-16, and then a matching checksum with 2^-32, so there is such a place
+    /// in 1 GiB with 2^-18. It has an effect only if its numbers are plausible, too, with a `synced
+    /// through` between `position` and its own offset. Headers from another log or offset, which a
+    /// half or a reused block may hold, fail by their salt.
     fn synced_behind(&mut self) -> Result<u64> {
         let mut synced = 0;
         let mut at = self.position;
-        let magic = FRAME_MAGIC.to_le_bytes();
+        let layouts = match &self.frames {
+            Some(frames) => std::slice::from_ref(frames),
+            None => &Frames::ALL,
+        };
         while at < self.source.len() {
             self.source
                 .read(at, SEARCH_BYTES, &mut self.buf, &mut self.keys)?;
             for i in 0..self.keys.len() {
-                let here = Some(&self.keys[i..]).filter(|here| here.starts_with(&magic));
-                if let Some(header) =
-                    here.and_then(|here| FrameHeader::decode(here, self.log_id, at + i as u64))
-                {
+                let offset = at + i as u64;
+                let found = layouts
+                    .iter()
+                    .find_map(|frames| frames.header(&self.keys[i..], self.log_id, offset))
+                    .filter(|(header, len)| self.is_plausible(header, *len, offset));
+                if let Some((header, _)) = found {
                     synced = synced.max(header.synced_through);
                 }
             }
@@ -393,9 +434,20 @@ impl Replay {
                 break;
             }
             // Overlap, so that a header across the border is seen whole.
-            at += (SEARCH_BYTES - FRAME_HEADER_BYTES) as u64;
+            at += (SEARCH_BYTES - FRAME_HEADER_BYTES_MAX) as u64;
         }
         Ok(synced)
+    }
+
+    /// True if `header`, of `header_bytes` and at `offset`, may be that of a frame written after
+    /// those replayed so far.
+    fn is_plausible(&self, header: &FrameHeader, header_bytes: usize, offset: u64) -> bool {
+        header.synced_through <= offset
+            && header.first_seqno >= self.last_seqno
+            && seqnos_fit(header)
+            && offset
+                .checked_add(header.frame_bytes(header_bytes))
+                .is_some()
     }
 }
 

@@ -1,6 +1,10 @@
 //! Tests the log: written entries come back; a torn end is an end; damage before it is damage.
 
-use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
+use super::layout::{
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FRAME_MAGIC, FrameHeader, VALUE_HEADER_BYTES,
+    VERSION, read_value,
+};
+use super::old;
 use super::*;
 use crate::files::{FileName, Files};
 use crate::memtable::{Entry, Footprint, Memtable};
@@ -13,8 +17,8 @@ use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
 use std::sync::Arc;
 
-const UUID: [u8; 16] = [7; 16];
-const LOG: FileId = FileId(5);
+pub(super) const UUID: [u8; 16] = [7; 16];
+pub(super) const LOG: FileId = FileId(5);
 
 type Issued = (u64, Vec<u8>, Vec<u8>);
 
@@ -27,7 +31,7 @@ fn files(dir: &Path) -> Arc<Files> {
 }
 
 /// In-memory files, because each byte of a log needs a new file.
-fn in_memory() -> (SimFs, Arc<Files>) {
+pub(super) fn in_memory() -> (SimFs, Arc<Files>) {
     let fs = SimFs::new(1);
     let files = Files::of_test(&fs, Path::new("/db"), UUID);
     (fs, Arc::new(files))
@@ -504,17 +508,155 @@ fn rotation_seals() {
     assert_eq!(log.end().synced_through, log.end().end);
 }
 
+/// Appends one entry, synced.
+fn put(log: &mut LogWriter, seqno: u64, value: &[u8]) {
+    let buffer = Arc::new(Memtable::new(4 << 20, LOG));
+    let entry = || {
+        std::iter::once(Entry {
+            kind: Kind::Put,
+            key: b"key",
+            value,
+        })
+    };
+    let reservation = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
+    log.append(&[reservation], SeqNo(seqno), true, true)
+        .unwrap();
+}
+
+/// A later frame is noticed wherever its header lies in the bytes that are searched at once.
+#[test]
+fn a_header_across_a_border_is_found() {
+    const SEARCHED: u64 = 1 << 20;
+    let value = vec![0x33; SEARCHED as usize];
+    let overhead = {
+        let (_, files) = in_memory();
+        let mut log = writer(&files);
+        put(&mut log, 1, &value);
+        log.end().end - FILE_HEADER_BYTES as u64 - SEARCHED
+    };
+    for before_border in 0..=FRAME_HEADER_BYTES_MAX as u64 {
+        let (fs, files) = in_memory();
+        let mut log = writer(&files);
+        put(&mut log, 1, &value[(overhead + before_border) as usize..]);
+        let header_at = log.end().end;
+        assert_eq!(
+            header_at,
+            FILE_HEADER_BYTES as u64 + SEARCHED - before_border
+        );
+        put(&mut log, 2, b"");
+        let path = files.path_of(FileName::Log(LOG));
+        let mut bytes = fs.read_file(&path).unwrap();
+        bytes[FILE_HEADER_BYTES] ^= 1;
+        fs.write_file(&path, &bytes);
+        let found = replay(&files, Vec::new(), 0).map_err(|error| error.kind());
+        assert_eq!(
+            found.unwrap_err(),
+            ErrorKind::Corruption,
+            "{before_border} bytes before the border"
+        );
+        // It is the only evidence.
+        fs.write_file(&path, &bytes[..header_at as usize]);
+        assert!(replay(&files, Vec::new(), 0).unwrap().1.torn);
+    }
+}
+
+/// A header in the torn end counts as evidence only if a writer could have written it there.
+#[test]
+fn an_implausible_header_is_no_evidence() {
+    let (fs, files) = in_memory();
+    let mut log = writer(&files);
+    (1..5).for_each(|seqno| put(&mut log, seqno, b"value"));
+    let path = files.path_of(FileName::Log(LOG));
+    let bytes = fs.read_file(&path).unwrap();
+    let at = bytes.len() as u64 + 5;
+    let plausible = FrameHeader {
+        key_bytes: 1,
+        entries: 1,
+        named: false,
+        value_bytes: 8,
+        first_seqno: SeqNo(5),
+        synced_through: at,
+        key_crc: 0,
+    };
+    let ends = |header: FrameHeader| {
+        let mut torn = [&bytes[..], b"torn "].concat();
+        header.put(&mut torn, LOG, at);
+        fs.write_file(&path, &torn);
+        let replayed = replay(&files, Vec::new(), 0);
+        replayed.map(|(found, end)| (found.len(), end.torn)).ok()
+    };
+    assert_eq!(ends(plausible), None);
+    assert_eq!(
+        ends(FrameHeader {
+            first_seqno: SeqNo(4),
+            ..plausible
+        }),
+        None,
+        "an entry's own number is not below it"
+    );
+    for header in [
+        FrameHeader {
+            synced_through: at + 1,
+            ..plausible
+        },
+        FrameHeader {
+            first_seqno: SeqNo(3),
+            ..plausible
+        },
+        FrameHeader {
+            first_seqno: SeqNo::MAX,
+            ..plausible
+        },
+        FrameHeader {
+            value_bytes: u64::MAX - at,
+            ..plausible
+        },
+    ] {
+        assert_eq!(ends(header), Some((4, true)), "{header:?}");
+    }
+}
+
+/// A log whose header is damaged is not taken for an empty one, and a repair reads its frames.
+#[test]
+fn a_log_without_a_header_keeps_its_frames() {
+    let (fs, files) = in_memory();
+    let mut log = writer(&files);
+    let issued = append(&mut log, &mut Seed::new(8), 4, true);
+    let path = files.path_of(FileName::Log(LOG));
+    let mut bytes = fs.read_file(&path).unwrap();
+    bytes[8] ^= 7;
+    fs.write_file(&path, &bytes);
+    let opened = replay(&files, Vec::new(), 0).map_err(|error| error.kind());
+    assert_eq!(opened.unwrap_err(), ErrorKind::Corruption);
+    let file = files.open(FileName::Log(LOG), OpenMode::Read).unwrap();
+    let source = LogSource::new(file, Arc::default()).unwrap();
+    let mut any = Replay::open_any(source, LOG, &UUID).unwrap();
+    let mut found = 0;
+    while any
+        .next(|_| {
+            found += 1;
+            Ok(())
+        })
+        .unwrap()
+    {}
+    assert_eq!(found, issued.len());
+}
+
 proptest::proptest! {
     /// Arbitrary bytes after a log's header give a log or an error.
     #[test]
     fn hostile_logs(bytes: Vec<u8>) {
-        let dir = tempfile::tempdir().unwrap();
-        let files = files(dir.path());
-        drop(writer(&files));
-        let mut log = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
-        log.extend_from_slice(b"FRM1");
-        log.extend_from_slice(&bytes);
-        std::fs::write(files.path_of(FileName::Log(LOG)), &log).unwrap();
-        let _any = replay(&files, Vec::new(), 0);
+        let (fs, files) = in_memory();
+        let path = files.path_of(FileName::Log(LOG));
+        for (version, magic) in [(VERSION, &FRAME_MAGIC.to_le_bytes()[..]), (old::VERSION_3, b"FRM1")] {
+            let header = LogHeader {
+                version,
+                uuid: UUID,
+                previous: None,
+            };
+            let log = [&header.encode(LOG)[..], magic, &bytes].concat();
+            fs.write_file(&path, &log);
+            let _any = replay(&files, Vec::new(), 0);
+        }
     }
 }

@@ -14,8 +14,8 @@
 
 use super::hot::{HotPlace, HotWriter};
 use super::layout::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, LogHeader, VALUE_HEADER_BYTES,
-    ValueAddress, put_key_record,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, KeyRecord, LogHeader,
+    VALUE_HEADER_BYTES, VERSION, ValueAddress, put_key_record,
 };
 use super::placed::PlacedLogs;
 use super::sealed::SealedLogs;
@@ -96,7 +96,7 @@ pub(crate) struct LogWriter {
     poison: Option<Error>,
     /// Files of future logs that could not be used yet: one for a writer, and one for a flush.
     begun: BTreeMap<FileId, Arc<dyn File>>,
-    /// Header and key section of the frame under construction.
+    /// Header and key section of the frame under construction, after bytes that are not used.
     head: Vec<u8>,
 }
 
@@ -109,21 +109,31 @@ pub(super) struct Place {
     pub(super) named: bool,
 }
 
+/// A frame's header and key section, encoded.
+pub(super) struct EncodedHead {
+    /// The offset in the encoded bytes at which the header begins.
+    pub(super) from: usize,
+    /// The bytes of the whole frame.
+    pub(super) frame_bytes: u64,
+}
+
 /// Encodes into `head` the header and key section of a frame with the entries of `group`. Those in
 /// `hot` have their values in the hot buffer. The values that follow the head are passed to
 /// `each_value`, in order.
+///
+/// The header depends on the key section and lies before it, so there is room for the longest one,
+/// and a shorter one ends where the key section begins.
 pub(super) fn encode_head<'a>(
     head: &mut Vec<u8>,
     group: &'a [Reservation],
     hot: &[HotPlace],
     place: &Place,
     mut each_value: impl FnMut(&'a [u8]),
-) -> Result<FrameHeader> {
+) -> Result<EncodedHead> {
     head.clear();
-    head.resize(FRAME_HEADER_BYTES, 0);
+    head.resize(FRAME_HEADER_BYTES_MAX, 0);
     let mut entries = 0;
     let mut value_bytes = 0;
-    let mut headers = ValueHeaders::default();
     let mut hot = hot.iter().peekable();
     for LogEntry {
         kind,
@@ -156,26 +166,32 @@ pub(super) fn encode_head<'a>(
                     },
                 );
                 value_bytes += framed_value.len() as u64;
-                headers.add(&framed_value[..VALUE_HEADER_BYTES]);
                 each_value(framed_value);
             }
         }
         entries += 1;
     }
-    let key_bytes = head.len() - FRAME_HEADER_BYTES;
+    let keys = &head[FRAME_HEADER_BYTES_MAX..];
     let header = FrameHeader {
-        key_bytes: u32::try_from(key_bytes)
+        key_bytes: u32::try_from(keys.len())
             .map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
         entries,
         named: place.named,
         value_bytes,
         first_seqno: place.first_seqno,
         synced_through: place.synced_through,
-        key_crc: crc32c(&head[FRAME_HEADER_BYTES..]),
-        value_headers_crc: headers.finish(),
+        key_crc: crc32c(keys),
     };
-    head[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode(place.log_id, place.offset));
-    Ok(header)
+    let end = head.len();
+    header.put(head, place.log_id, place.offset);
+    let header_bytes = head.len() - end;
+    let from = FRAME_HEADER_BYTES_MAX - header_bytes;
+    head.copy_within(end.., from);
+    head.truncate(end);
+    Ok(EncodedHead {
+        from,
+        frame_bytes: header.frame_bytes(header_bytes),
+    })
 }
 
 impl LogWriter {
@@ -315,20 +331,20 @@ impl LogWriter {
         let written = match encode_head(&mut self.head, group, hot, &place, |value| {
             parts.push(value)
         }) {
-            Ok(header) => {
-                parts[0] = &self.head;
-                self.sink.write(self.position, &parts).map(|()| header)
+            Ok(encoded) => {
+                parts[0] = &self.head[encoded.from..];
+                self.sink.write(self.position, &parts).map(|()| encoded)
             }
             Err(error) => Err(error),
         };
-        let header = written
+        let encoded = written
             .inspect_err(|_| self.hot.iter_mut().for_each(|hot| hot.give_up(self.log_id)))?;
         let hot = self
             .hot
             .as_mut()
             .map(|hot| hot.wrote(self.log_id, group, first_seqno));
-        let values_at = self.position + self.head.len() as u64;
-        self.position += header.frame_bytes();
+        let values_at = self.position + (self.head.len() - encoded.from) as u64;
+        self.position += encoded.frame_bytes;
         self.says_named |= named;
         if self.sink.durable_at_write() {
             self.synced_through = self.position;
@@ -431,6 +447,7 @@ fn write_header(
     previous: Option<LogEnd>,
 ) -> Result<()> {
     let header = LogHeader {
+        version: VERSION,
         uuid: files.uuid,
         previous,
     }
@@ -438,19 +455,4 @@ fn write_header(
     file.write(0, &[&header])?;
     counters.wrote(Cause::Log, header.len());
     Ok(())
-}
-
-/// The checksum over the headers of a frame's values. It covers the values through their own
-/// checksums.
-#[derive(Default)]
-pub(super) struct ValueHeaders(Vec<u8>);
-
-impl ValueHeaders {
-    pub(super) fn add(&mut self, header: &[u8]) {
-        self.0.extend_from_slice(header);
-    }
-
-    pub(super) fn finish(&self) -> u32 {
-        crc32c(&self.0)
-    }
 }

@@ -361,14 +361,16 @@ const HOLDS_ENTRIES: u64 = 27;
 const TREE_DROPPED: u64 = 28;
 
 /// The version of all formats that this build writes.
-pub(crate) const FORMAT_VERSION: u64 = 6;
+pub(crate) const FORMAT_VERSION: u64 = 7;
 
 /// The oldest version that this build reads. An open for writing rewrites the manifest, so that the
 /// database is of the current version from then on; its older tables and logs stay readable.
 ///
-/// Before version 6 the manifest has no borders of ranges, and does not know what a table hides.
-/// Before version 5 it does not know the largest block of a table. Before version 4 it
-/// does not know the superseded bytes either, and no file but the manifest says whose it is.
+/// Before version 7 the frames of logs have longer headers; a build that knows only those would
+/// take newer logs for empty ones. Before version 6 the manifest has no borders of ranges, and does
+/// not know what a table hides. Before version 5 it does not know the largest block of a table.
+/// Before version 4 it does not know the superseded bytes either, and no file but the manifest says
+/// whose it is.
 pub(crate) const FORMAT_VERSION_MIN: u64 = 3;
 
 /// The first version in which the files of tables say whose they are.
