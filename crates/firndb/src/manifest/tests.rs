@@ -363,7 +363,7 @@ fn another_format_version_is_incompatible() {
         assert_eq!(error.kind(), ErrorKind::Incompatible);
         for part in [
             format!("format version {other}"),
-            "versions 3 to 6".to_owned(),
+            "versions 3 to 7".to_owned(),
         ] {
             assert!(error.to_string().contains(&part), "{error}");
         }
