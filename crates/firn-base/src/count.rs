@@ -1,5 +1,9 @@
 //! Counters by cause. Amplification is measured where the bytes move, not estimated.
 
+mod held;
+
+pub use held::{Held, HeldBytes};
+
 use crate::clock::statistics_ns;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,17 +1,22 @@
 //! A value as returned to readers: a copy in a buffer that the thread uses again.
 
+use firn_base::count::{Held, HeldBytes};
 use firn_fs::give_back_buffer;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
 
 /// A value. Derefs to its bytes, which it owns, so it holds nothing else in memory. A clone copies.
-pub struct Value(Vec<u8>);
+pub struct Value {
+    bytes: Vec<u8>,
+    /// Counts its bytes, if a user may hold it.
+    held: Option<Held>,
+}
 
 /// The largest buffer that a thread keeps for its next values, and their number.
 const SPARE_BYTES_MAX: usize = 8 << 10;
 const SPARE_MAX: usize = 8;
-/// Bytes that a buffer may have beyond twice its value.
+/// Bytes that a buffer may have beyond nine eighths of its value.
 const ROUNDING_BYTES: usize = 64;
 
 thread_local! {
@@ -22,14 +27,22 @@ thread_local! {
 impl Value {
     /// A value of `bytes`.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self { bytes, held: None }
+    }
+
+    /// The same, counted in `held` until it is dropped.
+    #[inline]
+    pub fn counted(mut self, held: &HeldBytes) -> Self {
+        self.held = Some(held.hold(self.bytes.capacity()));
+        self
     }
 
     /// A copy of `bytes`.
     #[inline]
     pub fn copied(bytes: &[u8]) -> Self {
-        // A value that is held for long must not hold a much larger buffer.
-        let fits = |spare: &mut Vec<u8>| spare.capacity() <= 2 * bytes.len() + ROUNDING_BYTES;
+        // A value that is held for long must not hold a larger buffer.
+        let most = bytes.len() + bytes.len() / 8 + ROUNDING_BYTES;
+        let fits = |spare: &mut Vec<u8>| spare.capacity() <= most;
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop_if(fits));
         let mut copy = spare.ok().flatten().unwrap_or_default();
         copy.clear();
@@ -41,8 +54,8 @@ impl Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        if (1..=SPARE_BYTES_MAX).contains(&self.0.capacity()) {
-            let bytes = std::mem::take(&mut self.0);
+        if (1..=SPARE_BYTES_MAX).contains(&self.bytes.capacity()) {
+            let bytes = std::mem::take(&mut self.bytes);
             // A thread that ends has no buffers anymore.
             let _kept = SPARE.try_with(|spare| {
                 let mut spare = spare.borrow_mut();
@@ -51,14 +64,17 @@ impl Drop for Value {
                 spare.push(bytes);
             });
         } else {
-            give_back_buffer(&mut self.0);
+            give_back_buffer(&mut self.bytes);
         }
     }
 }
 
 impl Clone for Value {
     fn clone(&self) -> Self {
-        Value::copied(&self.0)
+        let mut copy = Value::copied(&self.bytes);
+        let held = self.held.as_ref();
+        copy.held = held.map(|held| held.and(copy.bytes.capacity()));
+        copy
     }
 }
 
@@ -66,7 +82,7 @@ impl Deref for Value {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
@@ -99,9 +115,16 @@ mod tests {
         for _ in 0..20 {
             drop(Value::copied(&[1; SPARE_BYTES_MAX]));
             let small = Value::copied(&[2; 100]);
-            assert!(small.0.capacity() <= 300, "{} bytes", small.0.capacity());
+            let capacity = small.bytes.capacity();
+            assert!(capacity <= 176, "{capacity} bytes");
             assert_eq!(small, [2; 100]);
         }
+        let held = HeldBytes::begin();
+        let value = Value::copied(&[5; 100]).counted(&held);
+        let clone = value.clone();
+        assert!((200..=352).contains(&held.bytes()), "{}", held.bytes());
+        drop((value, clone));
+        assert_eq!(held.bytes(), 0);
         let at = Value::copied(&[3; 100]).as_ptr();
         assert_eq!(Value::copied(&[4; 100]).as_ptr(), at, "it is used again");
     }

@@ -125,6 +125,51 @@ fn check_prometheus(text: &str) {
     }
 }
 
+/// The block cache gives way to values that readers hold, and takes their memory back.
+#[test]
+fn values_that_are_held_are_counted() {
+    const BYTES: usize = 100 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().memory_limit_bytes(64 << 20);
+    let db = Db::open(dir.path(), options).unwrap();
+    let keys: Vec<[u8; 4]> = (0..200u32).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        db.put_with(key, vec![key[3]; BYTES], &PROCESS).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(db.stats().memory.held_value_bytes, 0);
+    // Waits until the block cache may have as many bytes as `is_right` says.
+    let cache_bytes_max = |is_right: &dyn Fn(u64) -> bool| {
+        let most = || db.stats().memory.cache_bytes_max;
+        for _ in 0..1000 {
+            if is_right(most()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(is_right(most()), "{} bytes", most());
+        most()
+    };
+    let before = cache_bytes_max(&|most| most > 40 << 20);
+    let one_by_one = keys[..100].iter().map(|key| db.get(key).unwrap());
+    let mut held: Vec<_> = one_by_one.collect();
+    held.extend(db.multi_get(&keys[100..150]).unwrap());
+    held.extend(db.iter().take(50).map(|entry| Some(entry.unwrap().1)));
+    let bytes = db.stats().memory.held_value_bytes;
+    assert!(
+        held.iter()
+            .all(|value| value.as_ref().is_some_and(|value| value.len() == BYTES))
+    );
+    assert!(
+        (200 * BYTES as u64..=230 * BYTES as u64).contains(&bytes),
+        "{bytes}"
+    );
+    cache_bytes_max(&|most| most + (18 << 20) < before);
+    std::thread::spawn(move || drop(held)).join().unwrap();
+    assert_eq!(db.stats().memory.held_value_bytes, 0);
+    cache_bytes_max(&|most| most >= before);
+}
+
 /// In profile `tlsm`, lists, their bytes and the searches in them are included.
 #[test]
 fn prometheus_has_the_lists() {

@@ -29,7 +29,7 @@ const FILES: &[&str] = &[
 /// The synchronization layer itself, the layers below the engine, and code that only counts.
 const SYNC: &[&str] = &[
     "crates/firn-base/src/sync",
-    "crates/firn-base/src/count.rs",
+    "crates/firn-base/src/count",
     "crates/firn-base/src/clock.rs",
     "crates/firn-base/src/site",
     "crates/firn-fs/src/",

@@ -106,7 +106,7 @@ impl Cursor {
 
     /// A copy of the value at the cursor.
     pub(crate) fn to_value(&self) -> Value {
-        Value::copied(self.value())
+        Value::copied(self.value()).counted(self.db.engine.tables.held())
     }
 
     /// Moves to the first key within the bounds.

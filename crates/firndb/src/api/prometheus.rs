@@ -249,6 +249,11 @@ impl Stats {
             "Bytes of DRAM that write buffers take, and that was borrowed from the block cache.",
             memory.buffer_dram_bytes as f64,
         );
+        text.gauge(
+            "held_value_bytes",
+            "Bytes of the values that readers hold.",
+            memory.held_value_bytes as f64,
+        );
         text.counter(
             "cache_hits_total",
             "Block cache hits.",

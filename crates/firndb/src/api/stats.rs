@@ -247,6 +247,9 @@ pub struct MemoryStats {
     /// Bytes of DRAM that the write buffers take, and that background work has borrowed from the
     /// block cache.
     pub buffer_dram_bytes: u64,
+    /// Bytes of the values that readers hold. From 256 KiB on the block cache gives way to them.
+    /// Values that a cursor or an iterator is on do not count.
+    pub held_value_bytes: u64,
     /// Block cache hits.
     pub cache_hits: u64,
     /// Block cache misses.
@@ -409,6 +412,7 @@ impl Engine {
                     .map(|memtable| memtable.used_bytes() as u64)
                     .sum(),
                 buffer_dram_bytes: self.tables.buffer_bytes(),
+                held_value_bytes: self.tables.held().bytes(),
                 cache_hits,
                 cache_misses,
                 cache_bytes: cache.bytes(),

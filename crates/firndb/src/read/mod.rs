@@ -154,11 +154,11 @@ impl Engine {
     /// The answer of an entry that was found: its value, or none for a tombstone.
     #[inline(always)]
     fn hit(&self, (layer, tag, value): (Layer, Tag, Value)) -> Result<Option<Value>> {
-        let value = visible_value(tag, value)?;
-        if value.is_some() {
-            self.counts.user.hits.add(layer);
-        }
-        Ok(value)
+        let Some(value) = visible_value(tag, value)? else {
+            return Ok(None);
+        };
+        self.counts.user.hits.add(layer);
+        Ok(Some(value.counted(self.tables.held())))
     }
 }
 

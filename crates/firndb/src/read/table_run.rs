@@ -6,9 +6,9 @@
 //!    tables that one operation needs at the same time.
 //! 3. No table of the state is in memory twice: a closed one that a cursor still holds is kept
 //!    again instead of being read again.
-//! 4. The block cache has the memory that memtables and open tables leave, including open tables
-//!    that only cursors hold. Its size is set when a table or memtable comes or goes, and once a
-//!    second.
+//! 4. The block cache has the memory that memtables, open tables and values that readers hold
+//!    leave, including open tables that only cursors hold. Its size is set when a table or memtable
+//!    comes or goes, and once a second.
 //!
 //! Thread safety: reading an open table takes no lock.
 
@@ -26,7 +26,10 @@ use crate::read::table::{Table, WeakTable};
 use firn_base::sync::{
     ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering,
 };
-use firn_base::{Error, FileId, Result, count::Counter};
+use firn_base::{
+    Error, FileId, Result,
+    count::{Counter, HeldBytes},
+};
 use firn_fs::{File, OpenMode};
 use firn_table::if_tree::IfTree;
 use firn_table::sst::{BlockReader, Sst};
@@ -68,6 +71,9 @@ struct Placed {
 /// The least size of the block cache, in bytes, while values that are large compared with the
 /// memory limit are being processed.
 const CACHE_BYTES_LEAST: u64 = 64 << 10;
+
+/// The unit in which held values are taken from the block cache.
+const HELD_BYTES_UNIT: u64 = 256 << 10;
 
 const FREE: u8 = 0;
 const APPENDING: u8 = 1;
@@ -316,6 +322,8 @@ pub(crate) struct TableCache {
     shared_bytes: Option<u64>,
     /// Bytes of all memtables, in whatever state, and of others that share their memory.
     buffer_bytes: AtomicU64,
+    /// The values that readers hold.
+    held: HeldBytes,
     job_bytes: u64,
     jobs: Mutex<JobMemory>,
     cache_bytes_min: u64,
@@ -435,6 +443,7 @@ impl TableCache {
             bytes_max: bounds.bytes_max,
             shared_bytes: bounds.shared_bytes,
             buffer_bytes: AtomicU64::new(bounds.job_bytes),
+            held: HeldBytes::begin(),
             job_bytes: bounds.job_bytes,
             jobs: Mutex::default(),
             cache_bytes_min: bounds.cache_bytes_min,
@@ -675,15 +684,23 @@ impl TableCache {
         }
     }
 
-    /// The bytes that memtables and open tables leave to the block cache.
+    /// The bytes that memtables, open tables and held values leave to the block cache.
     fn left(&self) -> Option<u64> {
         let shared = self.shared_bytes?;
         let buffers = self.buffer_bytes();
         let least = self
             .cache_bytes_min
             .saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
-        let left = shared.saturating_sub(buffers + self.context.open_bytes());
+        // Few are those of gets in progress, for which no size has to change.
+        let held = self.held.bytes() / HELD_BYTES_UNIT * HELD_BYTES_UNIT;
+        let left = shared.saturating_sub(buffers + self.context.open_bytes() + held);
         Some(left.max(least).max(CACHE_BYTES_LEAST))
+    }
+
+    /// The values that readers hold.
+    #[inline]
+    pub(crate) fn held(&self) -> &HeldBytes {
+        &self.held
     }
 
     /// Bytes that memtables take, and that others borrowed from the block cache.

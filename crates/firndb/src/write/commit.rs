@@ -52,7 +52,7 @@ pub(crate) struct Commit {
     queue: Mutex<Queue>,
     /// The number of groups that somebody has taken to lead. Set under the queue's lock.
     taken: AtomicU64,
-    /// True while a leader is at the journal. Set under the queue's lock.
+    /// True while a leader is at the journal. Set under the queue's lock, cleared by the leader.
     is_led: AtomicBool,
     /// The number of threads that sleep until they are called, or are about to.
     sleepers: AtomicUsize,
@@ -324,7 +324,8 @@ impl Commit {
         Some(next)
     }
 
-    /// Leaves the journal to whoever leads the next group, and wakes its members if they sleep.
+    /// Leaves the journal to whoever leads the next group, and wakes one of its members if they
+    /// sleep.
     fn leave(&self) {
         self.is_led.store(false, Ordering::SeqCst);
         // Who sleeps was counted before it looked whether it may lead.
@@ -464,11 +465,11 @@ impl Group {
         self.called.notify_all();
     }
 
-    /// Wakes the members that sleep.
+    /// Wakes a member that sleeps, to lead.
     fn call(&self) {
         // Who is about to sleep sees that it may lead, or is notified.
         drop(self.error.lock());
-        self.called.notify_all();
+        self.called.notify_one();
     }
 
     /// Sleeps until the group has finished or `may_lead`.
