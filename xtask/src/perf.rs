@@ -11,9 +11,9 @@ const TOLERANCE: f64 = 0.03;
 /// The verbs, and the number of additional operations in the longer of two runs.
 const VERBS: [(&str, u64); 9] = [
     ("put", 20_000),
-    ("get", 20_000),
+    ("get", 100_000),
     ("get-block", 20_000),
-    ("get-absent", 20_000),
+    ("get-absent", 100_000),
     ("scan", 2_000),
     ("get-list", 20_000),
     ("scan-list", 2_000),
