@@ -86,6 +86,11 @@ impl Condvar {
         false
     }
 
+    /// Wakes a waiting thread.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
