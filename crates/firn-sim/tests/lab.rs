@@ -680,7 +680,7 @@ fn lab_12_each_layer_answers_for_the_ones_below() {
         (vec![1, 1, 1, 0, 0, 0, 0], 1),
         "then it is a row"
     );
-    rig.put(3_000, 1_000_000);
+    rig.put(3_300, 1_000_000);
     flush(&rig);
     let counted: u64 = hits(&rig).iter().sum();
     let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
