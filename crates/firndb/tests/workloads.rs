@@ -190,9 +190,11 @@ fn check(profile: Profile, sizes: Sizes) {
             allocated >> 20,
             most >> 20
         );
-        for bytes in [resident, allocated] {
+        // Resident is also what the allocator keeps of small pieces. With 100 B it was 74 MiB, where
+        // 61 were allocated (docs/status.md).
+        for (bytes, kept) in [(resident, 4 << 20), (allocated, 0)] {
             assert!(
-                bytes <= most + of_child,
+                bytes <= most + of_child + kept,
                 "{profile} {sizes:?} {}: {bytes} bytes, {most} are allowed",
                 parts[0]
             );
