@@ -190,8 +190,8 @@ fn check(profile: Profile, sizes: Sizes) {
             allocated >> 20,
             most >> 20
         );
-        // Resident is also what the allocator keeps of small pieces. With 100 B it was 74 MiB, where
-        // 61 were allocated (docs/status.md).
+        // Resident is also what the allocator keeps of small pieces. With 100 B it was 74 MiB,
+        // where 61 were allocated (docs/status.md).
         for (bytes, kept) in [(resident, 4 << 20), (allocated, 0)] {
             assert!(
                 bytes <= most + of_child + kept,
