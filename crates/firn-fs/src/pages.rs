@@ -94,6 +94,7 @@ mod tests {
             0,
             1000,
             PAGE_BYTES,
+            PIECE_BYTES,
             5 * PIECE_BYTES + 77,
             LARGE_PAGES_FROM + PIECE_BYTES,
         ] {

@@ -6,7 +6,7 @@
 //!    once the sum is zero.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const SHARDS: usize = 16;
 /// The number of databases of a process that have a sum of their own. All others share one.
@@ -30,17 +30,27 @@ struct Slot {
 /// A part of a sum, in a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Shard(AtomicI64);
+struct Shard(AtomicU64);
 
 impl Slot {
     const fn new() -> Slot {
         Slot {
             is_taken: AtomicBool::new(false),
-            shards: [const { Shard(AtomicI64::new(0)) }; SHARDS],
+            shards: [const { Shard(AtomicU64::new(0)) }; SHARDS],
         }
     }
 
-    fn bytes(&self) -> i64 {
+    /// Takes the slot for a database. False if another one has it, or left something held.
+    fn take(&self) -> bool {
+        if self.is_taken.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let is_empty = self.bytes() == 0;
+        self.is_taken.store(is_empty, Ordering::Release);
+        is_empty
+    }
+
+    fn bytes(&self) -> u64 {
         let shards = self.shards.iter();
         shards.map(|shard| shard.0.load(Ordering::Relaxed)).sum()
     }
@@ -53,19 +63,13 @@ pub struct HeldBytes(&'static Slot);
 impl HeldBytes {
     /// A sum of zero. The 65th database of a process and those after it have one in common.
     pub fn begin() -> HeldBytes {
-        let take = |slot: &&Slot| {
-            slot.bytes() == 0
-                && slot
-                    .is_taken
-                    .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-        };
-        HeldBytes(SLOTS_OF_DATABASES.iter().find(take).unwrap_or(&SHARED))
+        let free = SLOTS_OF_DATABASES.iter().find(|slot| slot.take());
+        HeldBytes(free.unwrap_or(&SHARED))
     }
 
     /// The sum now.
     pub fn bytes(&self) -> u64 {
-        self.0.bytes().max(0) as u64
+        self.0.bytes()
     }
 
     /// Adds `bytes` until the answer is dropped.
@@ -77,7 +81,7 @@ impl HeldBytes {
             shard: &self.0.shards[shard],
             bytes,
         };
-        held.shard.0.fetch_add(bytes as i64, Ordering::Relaxed);
+        held.shard.0.fetch_add(bytes as u64, Ordering::Relaxed);
         held
     }
 }
@@ -98,7 +102,7 @@ pub struct Held {
 impl Held {
     /// Adds `bytes` to the same sum.
     pub fn and(&self, bytes: usize) -> Held {
-        self.shard.0.fetch_add(bytes as i64, Ordering::Relaxed);
+        self.shard.0.fetch_add(bytes as u64, Ordering::Relaxed);
         Held {
             shard: self.shard,
             bytes,
@@ -109,7 +113,7 @@ impl Held {
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
-        self.shard.0.fetch_sub(self.bytes as i64, Ordering::Relaxed);
+        self.shard.0.fetch_sub(self.bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_counted_until_it_is_dropped_anywhere() {
+    fn what_is_held_is_counted_until_it_is_dropped() {
         let (one, other) = (HeldBytes::begin(), HeldBytes::begin());
         let held: Vec<Held> = (0..10).map(|_| one.hold(100)).collect();
         let more = held[0].and(50);
@@ -129,10 +133,8 @@ mod tests {
         assert_eq!(one.bytes(), 50);
         drop(more);
         assert_eq!(one.bytes(), 0);
-    }
-
-    #[test]
-    fn a_slot_is_not_used_again_while_something_is_held() {
+        drop((one, other));
+        // In the same test, because it takes all slots.
         let first = HeldBytes::begin();
         let slot: *const Slot = first.0;
         let held = first.hold(7);

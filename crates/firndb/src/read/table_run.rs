@@ -691,7 +691,7 @@ impl TableCache {
         let least = self
             .cache_bytes_min
             .saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
-        // Few are those of gets in progress, for which no size has to change.
+        // Gets in progress hold a little, for which the size need not change.
         let held = self.held.bytes() / HELD_BYTES_UNIT * HELD_BYTES_UNIT;
         let left = shared.saturating_sub(buffers + self.context.open_bytes() + held);
         Some(left.max(least).max(CACHE_BYTES_LEAST))

@@ -452,7 +452,7 @@ impl Group {
         match self.state.load(Ordering::Acquire) {
             UNFINISHED => None,
             WRITTEN => Some(Ok(())),
-            _ => Some(self.error.lock().clone().map_or(Ok(()), Err)),
+            _ => self.error.lock().clone().map(Err),
         }
     }
 
