@@ -247,8 +247,8 @@ pub struct MemoryStats {
     /// Bytes of DRAM that the write buffers take, and that background work has borrowed from the
     /// block cache.
     pub buffer_dram_bytes: u64,
-    /// Bytes of the values that readers hold. From 256 KiB on the block cache gives way to them. The
-    /// value that a cursor is on does not count.
+    /// Bytes of the values that readers hold. From 256 KiB on the block cache gives way to them.
+    /// The value that a cursor is on does not count.
     pub held_value_bytes: u64,
     /// Block cache hits.
     pub cache_hits: u64,
