@@ -1,14 +1,91 @@
-//! Pages of large memory: asks the system for large ones, and returns them, piece by piece, before
-//! the memory is freed.
+//! Pages of large memory: takes them from the system without the allocator, asks for large ones, and
+//! returns them, piece by piece, before the memory is freed.
 //!
 //! Freeing alone is not enough. Allocators keep pieces of up to some 32 MB for later requests, per
 //! thread, so the memory limit would be about half of what the system counts as resident. In
 //! addition, unmapping a region of 64 MB at once keeps its core in the kernel for 40 ms, together
 //! with every thread that waits for that core. Returning it in pieces takes as long, but lets other
 //! threads run in between.
-#![expect(unsafe_code, reason = "madvise is unsafe as such; listed in UNSAFE.md")]
+//!
+//! Large memory that is often made and freed should not be the allocator's at all. glibc raises its
+//! thresholds for mapping and for trimming to the size of the largest piece that was freed, so one
+//! freed write buffer lets it keep up to twice as much of everything else.
+#![expect(
+    unsafe_code,
+    reason = "mmap and madvise are unsafe as such; listed in UNSAFE.md"
+)]
 
-use rustix::mm::{Advice, madvise};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The bytes of all [`Pages`] of this process.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes of address space that [`Pages`] have in this process, touched or not.
+pub fn mapped_bytes() -> usize {
+    MAPPED.load(Ordering::Relaxed)
+}
+
+/// Zeroed pages that belong to no allocator. Returned to the system when dropped.
+///
+/// The memory is reached through raw pointers only: who may read and write it, and when, is for the
+/// owner to say.
+#[derive(Debug)]
+pub struct Pages {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: plain memory that any thread may address and unmap. Test: `tests::pages_are_zeroed`.
+unsafe impl Send for Pages {}
+// SAFETY: as above; `Pages` itself does not change.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// At least `bytes` bytes, rounded up to whole pages. `None` if the system has no room for
+    /// them.
+    pub fn new(bytes: usize) -> Option<Pages> {
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        let base = NonNull::new(base.ok()?.cast::<u8>())?;
+        MAPPED.fetch_add(bytes, Ordering::Relaxed);
+        if bytes >= LARGE_PAGES_FROM {
+            // A hint: accesses at random places then miss fewer translations, and not every system
+            // has such pages.
+            // SAFETY: the new mapping, whose contents stay.
+            let _hint = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Some(Pages { base, bytes })
+    }
+
+    /// The first byte, aligned to a page.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the range that `new` mapped, and the last access to it.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "munmap of what mmap gave");
+        MAPPED.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// The size in bytes from which large pages pay: the system then provides up to 2 MiB more than was
 /// touched.
@@ -24,22 +101,6 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// The size in bytes from which returning memory before it is freed pays.
 pub const LARGE_BYTES: usize = 512 << 10;
-
-/// Asks the system for large pages for `memory`, if it is large, because accesses at random places
-/// then miss fewer translations. A hint: not every system has such pages.
-pub fn prefer_large_pages(memory: &mut [u8]) {
-    let pages = whole_pages(memory);
-    if pages.len() >= LARGE_PAGES_FROM {
-        // SAFETY: whole pages of memory that is borrowed for writing, whose contents stay.
-        let _kept = unsafe {
-            madvise(
-                pages.as_mut_ptr().cast(),
-                pages.len(),
-                Advice::LinuxHugepage,
-            )
-        };
-    }
-}
 
 /// The whole pages of `memory`.
 fn whole_pages(memory: &mut [u8]) -> &mut [u8] {
@@ -89,18 +150,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pages_are_zeroed() {
+        for bytes in [0, 1, PAGE_BYTES, 3 * PAGE_BYTES + 1, LARGE_PAGES_FROM] {
+            let pages = Pages::new(bytes).expect("a little memory");
+            assert!(pages.bytes() >= bytes.max(1) && pages.bytes() < bytes + 2 * PAGE_BYTES);
+            assert!(mapped_bytes() >= pages.bytes());
+            assert_eq!(pages.base().as_ptr() as usize % PAGE_BYTES, 0);
+            // SAFETY: the pages' only borrow.
+            let memory =
+                unsafe { std::slice::from_raw_parts_mut(pages.base().as_ptr(), pages.bytes()) };
+            assert!(memory.iter().all(|byte| *byte == 0));
+            memory.fill(1);
+            give_back(memory, || ());
+            assert!(memory.iter().all(|byte| *byte == 0));
+        }
+        assert!(Pages::new(usize::MAX).is_none() && Pages::new(1 << 62).is_none());
+    }
+
+    #[test]
     fn memory_can_be_used_again() {
-        for bytes in [
-            0,
-            1000,
-            PAGE_BYTES,
-            PIECE_BYTES,
-            5 * PIECE_BYTES + 77,
-            LARGE_PAGES_FROM + PIECE_BYTES,
-        ] {
+        for bytes in [0, 1000, PAGE_BYTES, PIECE_BYTES, 5 * PIECE_BYTES + 77] {
             let mut memory = vec![7; bytes];
-            prefer_large_pages(&mut memory);
-            assert!(memory.iter().all(|byte| *byte == 7));
             give_back(&mut memory, || ());
             assert!(memory.iter().all(|byte| [0, 7].contains(byte)));
             memory.fill(9);

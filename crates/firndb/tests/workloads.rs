@@ -190,11 +190,9 @@ fn check(profile: Profile, sizes: Sizes) {
             allocated >> 20,
             most >> 20
         );
-        // Resident is also what the allocator keeps of small pieces. With 100 B it was 74 MiB,
-        // where 61 were allocated (docs/status.md).
-        for (bytes, kept) in [(resident, 4 << 20), (allocated, 0)] {
+        for bytes in [resident, allocated] {
             assert!(
-                bytes <= most + of_child + kept,
+                bytes <= most + of_child,
                 "{profile} {sizes:?} {}: {bytes} bytes, {most} are allowed",
                 parts[0]
             );

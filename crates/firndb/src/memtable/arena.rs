@@ -21,8 +21,8 @@
 
 use firn_base::exec::give_way;
 use firn_base::sync::{AtomicU64 as SharedU64, Mutex, Ordering, point};
-use firn_fs::{give_back, prefer_large_pages};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use firn_fs::{Pages, give_back};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -33,17 +33,12 @@ const CLAIM_BYTES: usize = if cfg!(shuttle) { 64 } else { 256 << 10 };
 /// The bytes that are given back at a time, because a writer may wait meanwhile.
 const GIVE_BACK_BYTES: usize = 4 << 20;
 
-/// The alignment that the allocator provides by itself. It zeroes memory of any larger alignment
-/// byte by byte, and so touches every page.
-const ALLOCATED_ALIGN: usize = 16;
-
 /// A region of zeroed memory.
 pub(super) struct Arena {
-    /// The start of the allocation.
-    allocated: NonNull<u8>,
-    /// The first aligned byte in it.
+    /// The start of `pages`.
     base: NonNull<u8>,
     capacity: usize,
+    pages: Pages,
     marks: SharedU64,
     /// Held while memory is claimed or given back.
     claiming: Mutex<()>,
@@ -105,27 +100,19 @@ impl Arena {
             capacity < u32::MAX as usize - ALIGN,
             "an arena is addressed by 32 bits"
         );
-        let layout = Self::layout(capacity);
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(allocated) = NonNull::new(memory) else {
-            handle_alloc_error(layout)
+        let capacity = capacity.next_multiple_of(ALIGN).max(2 * ALIGN);
+        let Some(pages) = Pages::new(capacity) else {
+            handle_alloc_error(Layout::array::<u8>(capacity).unwrap_or(Layout::new::<u8>()))
         };
-        let skip = allocated.align_offset(ALIGN).min(ALIGN);
-        // SAFETY: the layout has a line more than the region.
-        let base = unsafe { allocated.add(skip) };
-        let capacity = layout.size() - ALIGN;
-        // SAFETY: in bounds and zeroed; nobody else knows of it yet.
-        prefer_large_pages(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), capacity) });
         // Offset 0 means "none" in links, so the first line is not handed out.
         let marks = Marks {
             used: Self::RESERVED_BYTES,
             claimed: claimed.clamp(Self::RESERVED_BYTES, capacity),
         };
         Arena {
-            allocated,
-            base,
+            base: pages.base(),
             capacity,
+            pages,
             marks: SharedU64::new(marks.word()),
             claiming: Mutex::new(()),
         }
@@ -220,11 +207,6 @@ impl Arena {
         }
     }
 
-    fn layout(capacity: usize) -> Layout {
-        let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN) + ALIGN;
-        Layout::from_size_align(size, ALLOCATED_ALIGN).unwrap_or(Layout::new::<[u128; 12]>())
-    }
-
     /// Hands out `bytes` (a multiple of 8); `None` if as many are not claimed.
     pub(super) fn reserve(&self, bytes: usize) -> Option<Space> {
         debug_assert_eq!(bytes % 8, 0);
@@ -310,13 +292,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the region is initialized, and `&mut self` is the only remaining access to it.
-        give_back(
-            unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) },
-            give_way,
-        );
-        // SAFETY: `allocated` came from `alloc_zeroed` with this layout, which is the layout of the
-        // resulting capacity.
-        unsafe { dealloc(self.allocated.as_ptr(), Self::layout(self.capacity)) }
+        // SAFETY: all of `pages`, and `&mut self` is the only remaining access to it.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.pages.bytes()) };
+        give_back(all, give_way);
     }
 }

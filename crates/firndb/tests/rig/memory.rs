@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// with an empty one.
 pub(crate) const PROCESS_BYTES: u64 = 6 << 20;
 
-/// The system's allocator, which counts in [`ALLOCATED`].
+/// The system's allocator, which counts in [`ALLOCATED`], where the engine's own mappings count too.
 pub(crate) struct Counting;
 
-/// The bytes that are allocated.
+/// The bytes that are allocated or mapped.
 pub(crate) static ALLOCATED: Allocated = Allocated {
     now: AtomicUsize::new(0),
     peak: AtomicUsize::new(0),
@@ -28,11 +28,12 @@ pub(crate) struct Allocated {
 impl Allocated {
     fn add(&self, bytes: usize) {
         let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak.fetch_max(now, Ordering::Relaxed);
+        self.peak
+            .fetch_max(now + firn_fs::mapped_bytes(), Ordering::Relaxed);
     }
 
     pub(crate) fn now(&self) -> usize {
-        self.now.load(Ordering::Relaxed)
+        self.now.load(Ordering::Relaxed) + firn_fs::mapped_bytes()
     }
 
     /// The most bytes since the last [`Allocated::reset_peak`].
