@@ -2,7 +2,7 @@
 //! appended at the head and taken from the tail.
 //!
 //! ```text
-//! entry      hash: u32 | kind: 2 bits, length: 30 bits | payload | padding to 4 bytes
+//! entry      hash: u32 | kind: 2 bits, note: 7 bits, length: 23 bits | payload | padding to 4 bytes
 //! place      segment: 9 bits | offset / 4: 14 bits
 //! ```
 //! 1. An entry does not cross segments. One larger than a segment's half has a segment of its own,
@@ -30,9 +30,12 @@ const SEGMENTS_END: usize = 1 << 9;
 const OFFSET_BITS: u32 = 14;
 const ALIGN: usize = 4;
 pub(super) const HEADER_BYTES: usize = 8;
-const LEN_BITS: u32 = 30;
+const LEN_BITS: u32 = 23;
 /// The longest payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = (1 << LEN_BITS) - 1;
+const NOTE_BITS: u32 = 7;
+/// The largest note.
+pub(super) const NOTE_MAX: u8 = (1 << NOTE_BITS) - 1;
 
 /// A segment and an offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +52,23 @@ pub(super) enum Kind {
     Block = 3,
 }
 
+/// What an entry is to consist of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub(super) kind: Kind,
+    /// A number for the user's purposes, up to [`NOTE_MAX`].
+    pub(super) note: u8,
+    /// The parts of the payload.
+    pub(super) parts: &'a [&'a [u8]],
+}
+
 /// The header of an entry, and where it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) place: Place,
     pub(super) hash: Hash,
     pub(super) kind: Kind,
+    pub(super) note: u8,
     pub(super) len: usize,
 }
 
@@ -96,6 +110,13 @@ impl Place {
 
     fn offset(self) -> usize {
         (self.0 & ((1 << OFFSET_BITS) - 1)) as usize * ALIGN
+    }
+}
+
+impl Content<'_> {
+    /// The length of the payload.
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
     }
 }
 
@@ -160,7 +181,7 @@ impl Segments {
         let bytes = &*self.all[usize::from(place.segment())];
         let hash = Hash(get_u32(bytes, place.offset())?);
         let word = get_u32(bytes, place.offset() + 4)?;
-        let kind = match word >> LEN_BITS {
+        let kind = match word >> (LEN_BITS + NOTE_BITS) {
             1 => Kind::Gone,
             2 => Kind::Row,
             3 => Kind::Block,
@@ -171,6 +192,7 @@ impl Segments {
             place,
             hash,
             kind,
+            note: (word >> LEN_BITS) as u8 & NOTE_MAX,
             len,
         })
     }
@@ -196,7 +218,9 @@ impl Segments {
     }
 
     fn put_header(&mut self, entry: Entry) {
-        let word = (entry.kind as u32) << LEN_BITS | entry.len as u32;
+        let word = (entry.kind as u32) << (LEN_BITS + NOTE_BITS)
+            | u32::from(entry.note) << LEN_BITS
+            | entry.len as u32;
         let bytes = &mut self.all[usize::from(entry.place.segment())];
         let header = &mut bytes[entry.place.offset()..][..HEADER_BYTES];
         header[..4].copy_from_slice(&entry.hash.0.to_le_bytes());
@@ -217,24 +241,24 @@ impl Segments {
         size > self.segment_bytes / 2
     }
 
-    /// Appends an entry whose payload is `parts`. `None` if there are no more numbers for segments.
+    /// Appends an entry. `None` if there are no more numbers for segments.
     pub(super) fn append(
         &mut self,
         queue: &mut Queue,
         hash: Hash,
-        kind: Kind,
-        parts: &[&[u8]],
+        content: Content<'_>,
     ) -> Option<Place> {
-        let len = parts.iter().map(|part| part.len()).sum();
+        let len = content.len();
         let place = self.reserve(queue, Entry::size_of(len))?;
         let entry = Entry {
             place,
             hash,
-            kind,
+            kind: content.kind,
+            note: content.note,
             len,
         };
         self.put_header(entry);
-        self.overwrite(&entry, parts);
+        self.overwrite(&entry, content.parts);
         Some(place)
     }
 

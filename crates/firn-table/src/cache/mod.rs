@@ -30,7 +30,7 @@ use firn_base::seed::mix;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{FileId, Tag};
 use index::Hash;
-use log::{HEADER_BYTES, Kind, SEGMENT_BYTES_MAX};
+use log::{Content, HEADER_BYTES, Kind, NOTE_MAX, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 use shard::Shard;
 use std::sync::Arc;
 
@@ -52,11 +52,15 @@ const RESIZE_UNIT: u64 = SEGMENT_BYTES_MAX as u64;
 /// The minimum number of entries for which the cache, and a shard, must have room.
 const FEW: u64 = 8;
 const FEW_OF_SHARD: u64 = 4;
+const _: () = assert!(SHARD_BYTES / FEW_OF_SHARD < PAYLOAD_BYTES_MAX as u64 - (1 << 10));
 
 /// (file, offset) of a block, in front of its bytes.
 const BLOCK_HEADER_BYTES: usize = 16;
-/// The tag of a row and the length of its key, in front of key and value.
-const ROW_HEADER_BYTES: usize = 10;
+/// The tag of a row, in front of key and value. The length of the key is the entry's note.
+const ROW_HEADER_BYTES: usize = 8;
+/// The note of a row whose key is longer than a note can say: a length follows the tag.
+const LONG_KEY: u8 = NOTE_MAX;
+const LONG_KEY_BYTES: usize = 2;
 /// The approximate bytes of an entry in the index.
 const INDEX_BYTES: usize = 12;
 
@@ -120,7 +124,7 @@ impl BlockCache {
     ) -> Option<R> {
         let (shard, hash) = self.shard_of_block(file, offset);
         let mut read = Some(read);
-        shard.read(hash, Kind::Block, counts, |payload| {
+        shard.read(hash, Kind::Block, counts, |_, payload| {
             let (header, bytes) = payload.split_at_checked(BLOCK_HEADER_BYTES)?;
             let is_it = get_u64(header, 0)? == file.0 && get_u64(header, 8)? == offset;
             is_it.then(|| read.take()).flatten().map(|read| read(bytes))
@@ -180,10 +184,16 @@ impl BlockCache {
     #[inline]
     pub fn get_row(&self, key: &[u8], hash: u64, tag: Tag) -> Option<(Tag, Value)> {
         let (shard, hash) = self.shard_of_row(hash);
-        let found = shard.read(hash, Kind::Row, true, |payload| {
+        let found = shard.read(hash, Kind::Row, true, |key_len, payload| {
             let its_tag = Tag(get_u64(payload, 0)?);
-            let key_len = usize::from(get_u16(payload, 8)?);
-            let (its_key, value) = payload.get(ROW_HEADER_BYTES..)?.split_at_checked(key_len)?;
+            let (header, key_len) = match key_len {
+                LONG_KEY => (
+                    ROW_HEADER_BYTES + LONG_KEY_BYTES,
+                    get_u16(payload, ROW_HEADER_BYTES)?.into(),
+                ),
+                short => (ROW_HEADER_BYTES, short.into()),
+            };
+            let (its_key, value) = payload.get(header..)?.split_at_checked(key_len)?;
             let is_it = its_tag <= tag && its_key == key;
             is_it.then(|| (its_tag, Value::copied(value)))
         })?;
@@ -194,7 +204,9 @@ impl BlockCache {
     /// True if a row of the key with this hash is cached. Does not affect eviction.
     pub fn has_row(&self, hash: u64) -> bool {
         let (shard, hash) = self.shard_of_row(hash);
-        shard.read(hash, Kind::Row, false, |_| Some(())).is_some()
+        shard
+            .read(hash, Kind::Row, false, |_, _| Some(()))
+            .is_some()
     }
 
     /// True if the row of the key with this hash was looked up before its last lookup.
@@ -205,14 +217,14 @@ impl BlockCache {
 
     /// Inserts an entry as the row of its key, if the cache admits it.
     pub fn insert_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
-        let Some(header) = self.row_header(key, tag, value) else {
+        if !self.admits_row(key, value) {
             return;
-        };
+        }
         self.note_read();
         self.brought
             .fetch_add(Self::cost(key.len() + value.len()), Ordering::Relaxed);
         let (shard, hash) = self.shard_of_row(hash);
-        let is_full = shard.insert(hash, Kind::Row, &[&header, key, value]);
+        let is_full = with_row(key, tag, value, |row| shard.insert(hash, row));
         self.note_full(is_full);
     }
 
@@ -239,21 +251,16 @@ impl BlockCache {
     /// Replaces the row with this hash, if still cached. A row that the cache does not admit is
     /// removed.
     pub fn replace_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
-        let header = self.row_header(key, tag, value);
         let (shard, hash) = self.shard_of_row(hash);
-        match header {
-            Some(header) => shard.replace(hash, Kind::Row, &[&header, key, value]),
-            None => drop(shard.remove(hash, Kind::Row)),
+        match self.admits_row(key, value) {
+            true => with_row(key, tag, value, |row| shard.replace(hash, row)),
+            false => drop(shard.remove(hash, Kind::Row)),
         }
     }
 
-    /// The header of a row, if the cache admits it.
-    fn row_header(&self, key: &[u8], tag: Tag, value: &[u8]) -> Option<[u8; ROW_HEADER_BYTES]> {
-        let key_len = u16::try_from(key.len()).ok()?;
-        let mut header = [0; ROW_HEADER_BYTES];
-        header[..8].copy_from_slice(&tag.0.to_le_bytes());
-        header[8..].copy_from_slice(&key_len.to_le_bytes());
-        self.admits(key.len() + value.len()).then_some(header)
+    /// True if the cache admits a row.
+    fn admits_row(&self, key: &[u8], value: &[u8]) -> bool {
+        key.len() <= u16::MAX.into() && self.admits(key.len() + value.len())
     }
 
     /// True if anything was ever inserted. If not, there is no row to be replaced, and no reader to
@@ -321,7 +328,12 @@ impl BlockCache {
             .fetch_add(Self::cost(block.len()), Ordering::Relaxed);
         let (shard, hash) = self.shard_of_block(file, offset);
         let (file, offset) = (file.0.to_le_bytes(), offset.to_le_bytes());
-        let is_full = shard.insert(hash, Kind::Block, &[&file, &offset, block]);
+        let content = Content {
+            kind: Kind::Block,
+            note: 0,
+            parts: &[&file, &offset, block],
+        };
+        let is_full = shard.insert(hash, content);
         self.note_full(is_full);
     }
 
@@ -375,6 +387,21 @@ fn share_of_shard(bytes: u64, i: u64, count: u64) -> u64 {
         1 => bytes.min(SHARD_BYTES),
         _ => ((bytes / RESIZE_UNIT + i) / count * RESIZE_UNIT).min(SHARD_BYTES),
     }
+}
+
+/// Calls `act` with what the row of `key` consists of. REQUIRES: the cache admits the row.
+fn with_row<R>(key: &[u8], tag: Tag, value: &[u8], act: impl FnOnce(Content<'_>) -> R) -> R {
+    let tag = tag.0.to_le_bytes();
+    let long = (key.len() as u16).to_le_bytes();
+    let (note, long) = match u8::try_from(key.len()) {
+        Ok(note) if note < LONG_KEY => (note, &long[..0]),
+        _ => (LONG_KEY, &long[..]),
+    };
+    act(Content {
+        kind: Kind::Row,
+        note,
+        parts: &[&tag, long, key, value],
+    })
 }
 
 fn copy_of_block(bytes: &[u8]) -> Option<Arc<Block>> {

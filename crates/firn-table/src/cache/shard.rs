@@ -20,7 +20,7 @@
 //! Thread safety: a lookup takes the shard's lock for reading, and counts with relaxed atomics.
 
 use super::index::{Hash, Index};
-use super::log::{Entry, Kind, Place, Queue, Segments};
+use super::log::{Content, Entry, Kind, Place, Queue, Segments};
 use firn_base::sync::{AtomicU64, Ordering, RwLock};
 
 /// The window's part of a shard's memory.
@@ -34,10 +34,10 @@ const SPARED: u64 = 4;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
-/// Segments that the limits of the queues leave free. Each queue may have an unused rest at its
-/// head and one that its tail has passed, and main may be larger than its limit by the rests of
-/// segments that were closed.
-const SEGMENTS_FREE: u64 = 5;
+/// Segments that the limits of the queues leave free. A queue of whole segments may have one more,
+/// between the rest at its head and what its tail has passed, and main may be larger than its
+/// limit by the rests of segments that were closed.
+const SEGMENTS_FREE: u64 = 3;
 
 /// A shard.
 pub(super) struct Shard {
@@ -83,21 +83,21 @@ impl Shard {
         }
     }
 
-    /// Calls `read` with the payloads of entries with this hash until it returns something. If
-    /// `counts`, this is an access.
+    /// Calls `read` with the notes and payloads of entries with this hash until it returns
+    /// something. If `counts`, this is an access.
     #[inline]
     pub(super) fn read<R>(
         &self,
         hash: Hash,
         kind: Kind,
         counts: bool,
-        mut read: impl FnMut(&[u8]) -> Option<R>,
+        mut read: impl FnMut(u8, &[u8]) -> Option<R>,
     ) -> Option<R> {
         let state = self.state.read();
         let mut found = None;
         let slot = state.index.find(hash, |place| {
             let entry = state.entry_at(place, hash, kind);
-            found = entry.and_then(|entry| read(state.segments.payload(&entry)));
+            found = entry.and_then(|entry| read(entry.note, state.segments.payload(&entry)));
             found.is_some()
         });
         if counts {
@@ -129,25 +129,25 @@ impl Shard {
 
     /// Inserts an entry in place of the one with the same hash. True if the shard is full, so that
     /// others have to go for it.
-    pub(super) fn insert(&self, hash: Hash, kind: Kind, parts: &[&[u8]]) -> bool {
+    pub(super) fn insert(&self, hash: Hash, content: Content<'_>) -> bool {
         let lookups = self.lookups();
         let mut state = self.state.write();
         state.age(lookups);
-        state.remove(hash, kind);
-        state.insert(hash, kind, parts);
+        state.remove(hash, content.kind);
+        state.insert(hash, content);
         state.is_full
     }
 
     /// Replaces the entry with the same hash, if there is one, and leaves it where it is in its
-    /// queue if it has the same length.
-    pub(super) fn replace(&self, hash: Hash, kind: Kind, parts: &[&[u8]]) {
+    /// queue if it has the same note and length.
+    pub(super) fn replace(&self, hash: Hash, content: Content<'_>) {
         let mut state = self.state.write();
-        if let Some(entry) = state.find(hash, kind) {
-            match entry.len == parts.iter().map(|part| part.len()).sum() {
-                true => state.segments.overwrite(&entry, parts),
+        if let Some(entry) = state.find(hash, content.kind) {
+            match (entry.note, entry.len) == (content.note, content.len()) {
+                true => state.segments.overwrite(&entry, content.parts),
                 false => {
                     state.drop_entry(&entry);
-                    state.insert(hash, kind, parts);
+                    state.insert(hash, content);
                 }
             }
         }
@@ -227,14 +227,17 @@ impl State {
         self.segments.bytes() + self.index.bytes()
     }
 
-    /// The bytes that the queues may take.
+    /// The bytes that the queues may take: whole segments.
     fn queues_max(&self) -> u64 {
-        let free = SEGMENTS_FREE * self.segments.segment_bytes() as u64;
-        self.bytes_max.saturating_sub(self.index.bytes() + free)
+        let segment = self.segments.segment_bytes() as u64;
+        let bytes = self.bytes_max.saturating_sub(self.index.bytes());
+        (bytes / segment).saturating_sub(SEGMENTS_FREE) * segment
     }
 
+    /// The bytes that the window may take: whole segments.
     fn window_max(&self) -> u64 {
-        self.queues_max() / WINDOW
+        let segment = self.segments.segment_bytes() as u64;
+        (self.queues_max() / WINDOW).next_multiple_of(segment)
     }
 
     #[inline]
@@ -277,16 +280,16 @@ impl State {
     }
 
     /// Inserts an entry, of which there is none yet.
-    fn insert(&mut self, hash: Hash, kind: Kind, parts: &[&[u8]]) {
+    fn insert(&mut self, hash: Hash, content: Content<'_>) {
         if self.index.is_to_be_rebuilt() {
             self.rebuild_index();
         }
-        let size = Entry::size_of(parts.iter().map(|part| part.len()).sum());
+        let size = Entry::size_of(content.len());
         if size as u64 > self.queues_max() {
             return;
         }
         self.fit(size as u64);
-        let place = self.segments.append(&mut self.window, hash, kind, parts);
+        let place = self.segments.append(&mut self.window, hash, content);
         self.enter(hash, place);
     }
 
@@ -412,18 +415,26 @@ mod tests {
         (0..).map(hash).filter(|hash| hash.is_crowded())
     }
 
+    fn content<'a>(kind: Kind, parts: &'a [&'a [u8]]) -> Content<'a> {
+        Content {
+            kind,
+            note: 0,
+            parts,
+        }
+    }
+
     #[test]
     fn an_entry_without_room_in_the_index_does_not_come_back() {
         let shard = Shard::new(1 << 20);
         let mut seen = Vec::new();
         let mut refused = 0;
         for (i, hash) in crowded().take(200).enumerate() {
-            shard.insert(hash, Kind::Row, &[&[i as u8; 100]]);
+            shard.insert(hash, content(Kind::Row, &[&[i as u8; 100]]));
             seen.push(hash);
             // Others make the index grow, so that it is rebuilt.
             (0..20_u32).for_each(|n| {
                 let other = Hash((i as u32 * 20 + n).wrapping_mul(0x85eb_ca6b));
-                shard.insert(other, Kind::Block, &[&[0; 20]]);
+                shard.insert(other, content(Kind::Block, &[&[0; 20]]));
             });
             let state = shard.state.read();
             for entry in [&state.window, &state.main]

@@ -81,6 +81,62 @@ fn a_cache_that_is_made_smaller_drops_what_it_must() {
 }
 
 #[test]
+fn keys_of_all_lengths_have_rows() {
+    let cache = BlockCache::new(4 * MIB);
+    let lengths = [0, 1, 16, 126, 127, 128, 129, 300, 0xffff, 0x1_0000];
+    let (new, newer) = ([1; 40], [2; 90]);
+    for len in lengths {
+        let key = vec![b'k'; len];
+        let hash = mix(len as u64);
+        let read = |tag| {
+            cache
+                .get_row(&key, hash, tag)
+                .map(|(tag, value)| (tag, value.to_vec()))
+        };
+        cache.insert_row(&key, hash, Tag(8), &new);
+        let is_admitted = len < 0x1_0000;
+        assert_eq!(
+            read(Tag(9)),
+            is_admitted.then(|| (Tag(8), new.to_vec())),
+            "{len}"
+        );
+        assert_eq!(read(Tag(7)), None, "{len}: a later one");
+        // Neither another key with this hash, nor one that ends where the value begins.
+        for other in [
+            [&key[..], b"k"].concat(),
+            vec![b'l'; len.max(1)],
+            [&key[..], &[1]].concat(),
+        ] {
+            assert_eq!(cache.get_row(&other, hash, Tag(9)), None, "{len}");
+        }
+        cache.replace_row(&key, hash, Tag(9), &newer);
+        assert_eq!(
+            read(Tag(9)),
+            is_admitted.then(|| (Tag(9), newer.to_vec())),
+            "{len}"
+        );
+        cache.replace_row(&key, hash, Tag(10), &newer[1..]);
+        cache.replace_row(&key, hash, Tag(11), &new[1..]);
+        assert_eq!(
+            read(Tag(11)),
+            is_admitted.then(|| (Tag(11), new[1..].to_vec())),
+            "{len}"
+        );
+    }
+}
+
+#[test]
+fn a_row_costs_few_bytes() {
+    let cache = BlockCache::new(16 * MIB);
+    for i in 0..200_000_u64 {
+        cache.insert_row(&[i.to_be_bytes(); 2].concat(), mix(i), TAG, &[7; 100]);
+    }
+    let held = (0..200_000_u64).filter(|i| cache.has_row(mix(*i))).count() as u64;
+    let overhead = 16 * MIB / held - 116;
+    assert!(overhead <= 32, "{overhead} B beside a row of 16 + 100 B");
+}
+
+#[test]
 fn rows_that_fit_stay() {
     for bytes in [32 << 10, 64 << 10, 300 << 10, 1 << 20] {
         let cache = BlockCache::new(bytes);
