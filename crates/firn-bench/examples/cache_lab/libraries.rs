@@ -88,7 +88,7 @@ impl Library for Engine {
     }
 
     fn insert(&self, key: &Key, value: &[u8]) {
-        self.0.insert_row(&key.0, key.word(), Self::TAG, value);
+        self.0.insert_row(&key.0, key.word(), Self::TAG, value, 0);
     }
 
     fn bytes(&self) -> u64 {

@@ -321,6 +321,15 @@ impl Index {
         }
     }
 
+    /// Adds `more` to the count of the entry at `place`.
+    pub(super) fn add_hits(&mut self, hash: Hash, place: Place, more: u8) {
+        if let Some(slot) = self.slot_of(hash, place) {
+            let counts = &self.buckets[slot.bucket].counts;
+            let sum = count(counts, slot.i) + u64::from(more);
+            set_count(counts, slot.i, sum.min(COUNT_MAX));
+        }
+    }
+
     /// Counts a lookup of a key without entry. Concurrent ones may count once.
     #[inline]
     pub(super) fn count_miss(&self, hash: Hash) {

@@ -58,6 +58,8 @@ pub(super) struct Content<'a> {
     pub(super) kind: Kind,
     /// A number for the user's purposes, up to [`NOTE_MAX`].
     pub(super) note: u8,
+    /// Lookups that the key had elsewhere.
+    pub(super) lookups: u8,
     /// The parts of the payload.
     pub(super) parts: &'a [&'a [u8]],
 }

@@ -215,8 +215,9 @@ impl BlockCache {
         shard.frequency(hash, Kind::Row) > 1
     }
 
-    /// Inserts an entry as the row of its key, if the cache admits it.
-    pub fn insert_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
+    /// Inserts an entry as the row of its key, if the cache admits it. It had `lookups` elsewhere
+    /// before.
+    pub fn insert_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8], lookups: u8) {
         if !self.admits_row(key, value) {
             return;
         }
@@ -224,7 +225,7 @@ impl BlockCache {
         self.brought
             .fetch_add(Self::cost(key.len() + value.len()), Ordering::Relaxed);
         let (shard, hash) = self.shard_of_row(hash);
-        let is_full = with_row(key, tag, value, |row| shard.insert(hash, row));
+        let is_full = with_row((key, tag, value), lookups, |row| shard.insert(hash, row));
         self.note_full(is_full);
     }
 
@@ -249,11 +250,11 @@ impl BlockCache {
     }
 
     /// Replaces the row with this hash, if still cached. A row that the cache does not admit is
-    /// removed.
-    pub fn replace_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
+    /// removed. It had `lookups` elsewhere, which count here.
+    pub fn replace_row(&self, key: &[u8], hash: u64, tag: Tag, value: &[u8], lookups: u8) {
         let (shard, hash) = self.shard_of_row(hash);
         match self.admits_row(key, value) {
-            true => with_row(key, tag, value, |row| shard.replace(hash, row)),
+            true => with_row((key, tag, value), lookups, |row| shard.replace(hash, row)),
             false => drop(shard.remove(hash, Kind::Row)),
         }
     }
@@ -331,6 +332,7 @@ impl BlockCache {
         let content = Content {
             kind: Kind::Block,
             note: 0,
+            lookups: 0,
             parts: &[&file, &offset, block],
         };
         let is_full = shard.insert(hash, content);
@@ -390,7 +392,11 @@ fn share_of_shard(bytes: u64, i: u64, count: u64) -> u64 {
 }
 
 /// Calls `act` with what the row of `key` consists of. REQUIRES: the cache admits the row.
-fn with_row<R>(key: &[u8], tag: Tag, value: &[u8], act: impl FnOnce(Content<'_>) -> R) -> R {
+fn with_row<R>(
+    (key, tag, value): (&[u8], Tag, &[u8]),
+    lookups: u8,
+    act: impl FnOnce(Content<'_>) -> R,
+) -> R {
     let tag = tag.0.to_le_bytes();
     let long = (key.len() as u16).to_le_bytes();
     let (note, long) = match u8::try_from(key.len()) {
@@ -400,6 +406,7 @@ fn with_row<R>(key: &[u8], tag: Tag, value: &[u8], act: impl FnOnce(Content<'_>)
     act(Content {
         kind: Kind::Row,
         note,
+        lookups,
         parts: &[&tag, long, key, value],
     })
 }

@@ -139,10 +139,11 @@ impl Shard {
     }
 
     /// Replaces the entry with the same hash, if there is one, and leaves it where it is in its
-    /// queue if it has the same note and length.
+    /// queue if it has the same note and length. Lookups elsewhere are added to its own.
     pub(super) fn replace(&self, hash: Hash, content: Content<'_>) {
         let mut state = self.state.write();
         if let Some(entry) = state.find(hash, content.kind) {
+            state.index.add_hits(hash, entry.place, content.lookups);
             match (entry.note, entry.len) == (content.note, content.len()) {
                 true => state.segments.overwrite(&entry, content.parts),
                 false => {
@@ -290,14 +291,14 @@ impl State {
         }
         self.fit(size as u64);
         let place = self.segments.append(&mut self.window, hash, content);
-        self.enter(hash, place);
+        self.enter(hash, place, content.lookups.into());
     }
 
     /// Puts an entry that was appended at `place` into the index.
-    fn enter(&mut self, hash: Hash, place: Option<Place>) {
+    fn enter(&mut self, hash: Hash, place: Option<Place>, lookups: u64) {
         let Some(place) = place else { return };
         let hash_of = |place| self.segments.entry(place).map(|entry| entry.hash);
-        let count = self.index.frequency_before(hash);
+        let count = self.index.frequency_before(hash).max(lookups);
         if !self.index.insert(hash, place, count, hash_of)
             && let Some(entry) = self.segments.entry(place)
         {
@@ -419,6 +420,7 @@ mod tests {
         Content {
             kind,
             note: 0,
+            lookups: 0,
             parts,
         }
     }

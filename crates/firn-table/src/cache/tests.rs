@@ -15,7 +15,7 @@ fn get(cache: &BlockCache, i: u64, len: usize) -> bool {
             true
         }
         None => {
-            cache.insert_row(&key, mix(i), TAG, &vec![i as u8; len]);
+            cache.insert_row(&key, mix(i), TAG, &vec![i as u8; len], 0);
             false
         }
     }
@@ -93,7 +93,7 @@ fn keys_of_all_lengths_have_rows() {
                 .get_row(&key, hash, tag)
                 .map(|(tag, value)| (tag, value.to_vec()))
         };
-        cache.insert_row(&key, hash, Tag(8), &new);
+        cache.insert_row(&key, hash, Tag(8), &new, 0);
         let is_admitted = len < 0x1_0000;
         assert_eq!(
             read(Tag(9)),
@@ -109,14 +109,14 @@ fn keys_of_all_lengths_have_rows() {
         ] {
             assert_eq!(cache.get_row(&other, hash, Tag(9)), None, "{len}");
         }
-        cache.replace_row(&key, hash, Tag(9), &newer);
+        cache.replace_row(&key, hash, Tag(9), &newer, 0);
         assert_eq!(
             read(Tag(9)),
             is_admitted.then(|| (Tag(9), newer.to_vec())),
             "{len}"
         );
-        cache.replace_row(&key, hash, Tag(10), &newer[1..]);
-        cache.replace_row(&key, hash, Tag(11), &new[1..]);
+        cache.replace_row(&key, hash, Tag(10), &newer[1..], 0);
+        cache.replace_row(&key, hash, Tag(11), &new[1..], 0);
         assert_eq!(
             read(Tag(11)),
             is_admitted.then(|| (Tag(11), new[1..].to_vec())),
@@ -126,10 +126,39 @@ fn keys_of_all_lengths_have_rows() {
 }
 
 #[test]
+fn lookups_elsewhere_count() {
+    let read = |cache: &BlockCache, i: u64| cache.get_row(&i.to_be_bytes(), mix(i), TAG).is_some();
+    let insert = |cache: &BlockCache, keys: std::ops::Range<u64>, lookups| {
+        keys.for_each(|i| cache.insert_row(&i.to_be_bytes(), mix(i), TAG, &[1; 100], lookups));
+    };
+    // The cache has room for some 7,000 rows, and those in it were looked up twice.
+    let left = |lookups, replaced| {
+        let cache = BlockCache::new(MIB);
+        insert(&cache, 0..10_000, 0);
+        let _looked_up = (0..20_000).filter(|i| read(&cache, i % 10_000)).count();
+        if replaced {
+            (0..1_000_u64).for_each(|i| {
+                cache.replace_row(&i.to_be_bytes(), mix(i), TAG, &[2; 100], lookups);
+            });
+            insert(&cache, 20_000..40_000, 3);
+            return (0..1_000).filter(|i| read(&cache, *i)).count();
+        }
+        insert(&cache, 20_000..21_000, lookups);
+        insert(&cache, 30_000..40_000, 0);
+        (20_000..21_000).filter(|i| read(&cache, *i)).count()
+    };
+    assert!(left(0, false) < 100 && left(9, false) > 900, "new rows");
+    assert!(
+        left(0, true) < 100 && left(9, true) > 500,
+        "rows that were there"
+    );
+}
+
+#[test]
 fn a_row_costs_few_bytes() {
     let cache = BlockCache::new(16 * MIB);
     for i in 0..200_000_u64 {
-        cache.insert_row(&[i.to_be_bytes(); 2].concat(), mix(i), TAG, &[7; 100]);
+        cache.insert_row(&[i.to_be_bytes(); 2].concat(), mix(i), TAG, &[7; 100], 0);
     }
     let held = (0..200_000_u64).filter(|i| cache.has_row(mix(*i))).count() as u64;
     let overhead = 16 * MIB / held - 116;
@@ -193,7 +222,7 @@ fn the_limit_holds_for_values_of_all_sizes_that_change() {
             let len = 1 << seed.below(18);
             let len = (len + seed.below(len)) as usize;
             match seed.below(8) {
-                0 => cache.replace_row(&key.to_be_bytes(), mix(key), TAG, &vec![key as u8; len]),
+                0 => cache.replace_row(&key.to_be_bytes(), mix(key), TAG, &vec![key as u8; len], 0),
                 1 => cache.insert(FileId(9), key, &vec![1; len]),
                 2 => drop(cache.remove(FileId(9), key)),
                 _ => drop(get(&cache, key, len)),
@@ -230,8 +259,8 @@ fn a_value_larger_than_the_cache_takes_is_refused() {
         assert!(!cache.admits(large.len()));
         assert_eq!(cache.insert_value(FileId(1), 1, &large), large);
         assert!(!cache.has_value(FileId(1), 1));
-        cache.insert_row(b"key", 1, TAG, b"small");
-        cache.replace_row(b"key", 1, TAG, &large);
+        cache.insert_row(b"key", 1, TAG, b"small", 0);
+        cache.replace_row(b"key", 1, TAG, &large, 0);
         assert!(!cache.has_row(1), "it was replaced by one that is refused");
     }
 }
@@ -240,7 +269,7 @@ fn a_value_larger_than_the_cache_takes_is_refused() {
 fn a_million_keys_of_one_hash_are_one_row() {
     let cache = BlockCache::new(2 * MIB);
     for i in 0..1_000_000_u64 {
-        cache.insert_row(&i.to_be_bytes(), 7, TAG, b"value");
+        cache.insert_row(&i.to_be_bytes(), 7, TAG, b"value", 0);
     }
     let row = |i: u64| cache.get_row(&i.to_be_bytes(), 7, TAG);
     assert!(row(3).is_none(), "another key has the row");
@@ -251,14 +280,14 @@ fn a_million_keys_of_one_hash_are_one_row() {
 #[test]
 fn a_row_is_not_found_below_its_tag() {
     let cache = BlockCache::new(MIB);
-    cache.insert_row(b"key", 7, Tag(10), b"value");
+    cache.insert_row(b"key", 7, Tag(10), b"value", 0);
     assert!(cache.get_row(b"key", 7, Tag(9)).is_none());
     assert_eq!(cache.get_row(b"key", 7, Tag(11)).unwrap().0, Tag(10));
-    cache.replace_row(b"key", 7, Tag(12), b"longer value");
+    cache.replace_row(b"key", 7, Tag(12), b"longer value", 0);
     assert_eq!(
         cache.get_row(b"key", 7, Tag(12)).unwrap().1,
         b"longer value"
     );
-    cache.replace_row(b"other", 8, Tag(12), b"value");
+    cache.replace_row(b"other", 8, Tag(12), b"value", 0);
     assert!(!cache.has_row(8), "there was none to replace");
 }

@@ -584,10 +584,9 @@ impl MemtableIter {
         self.node = other.node;
     }
 
-    /// True if a get found the entry under the cursor.
-    pub(crate) fn was_read(&self) -> bool {
-        self.node
-            .is_some_and(|node| self.buffer.list.was_read(node))
+    /// The number of gets that found the entry under the cursor, up to 15.
+    pub(crate) fn reads(&self) -> u8 {
+        self.node.map_or(0, |node| self.buffer.list.reads(node))
     }
 
     /// True if the value under the cursor is in the hot buffer too. If no offset was noted, the

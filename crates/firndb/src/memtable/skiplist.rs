@@ -7,15 +7,15 @@
 //! The value follows the same eight bytes that precede it in the log, so the log writes both from
 //! here as one slice. The arena holds the only copy of the value that a write makes. Once the log
 //! has them, the eight bytes may hold the value's location in the log instead
-//! ([`Skiplist::set_log_offset`]), because nothing else reads them. The top bit of the tag's kind
-//! says that a get found the entry ([`Skiplist::note_read`]); it is not visible elsewhere.
+//! ([`Skiplist::set_log_offset`]), because nothing else reads them. The upper half of the tag's kind
+//! counts the gets that found the entry ([`Skiplist::note_read`]); it is not visible elsewhere.
 //!
 //! A list may have its values elsewhere ([`Skiplist::without_values`]). Its nodes then end after
 //! the eight bytes, which hold the place of the entry.
 //!
 //! 1. Nodes are in internal key order at every level. A node is at level i only if it is at every
 //!    level below.
-//! 2. All of a node except its links, and that bit, is written before the release store that links
+//! 2. All of a node except its links, and that count, is written before the release store that links
 //!    it at level 0.
 //! 3. A node is found by every reader that acquires a link to it. Readers never wait.
 
@@ -33,8 +33,9 @@ pub(super) const HEIGHT_MAX: usize = if cfg!(shuttle) { 2 } else { 16 };
 const TOWER_AT: usize = 16;
 /// Bytes of the checksum and length before a value.
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
-/// A bit in a linked node's tag: a get found it.
-const READ_BIT: u64 = 0x80;
+/// The bits of a linked node's tag that count the gets that found it, and one get.
+const READS: u64 = 0xf0;
+const READ: u64 = 0x10;
 /// The link that ends a level.
 const END: u32 = 0;
 
@@ -225,25 +226,25 @@ impl Skiplist {
 
     #[inline]
     pub(super) fn tag(&self, node: Node) -> Tag {
-        Tag(self.arena.word64(node.at as usize).load(Ordering::Relaxed) & !READ_BIT)
+        Tag(self.arena.word64(node.at as usize).load(Ordering::Relaxed) & !READS)
     }
 
-    /// Records that a get found a linked node, and returns its tag.
+    /// Counts a get that found a linked node, and returns its tag. Concurrent ones may count once.
     #[inline]
     pub(super) fn note_read(&self, node: Node) -> Tag {
         let word = self.arena.word64(node.at as usize);
         let tag = word.load(Ordering::Relaxed);
-        // Every writer stores the same word. Storing it only once lets all cores share the cache
-        // line afterwards.
-        if tag & READ_BIT == 0 {
-            word.store(tag | READ_BIT, Ordering::Relaxed);
+        // Nothing else in the word changes. Once the count is full, all cores share the cache line.
+        if tag & READS != READS {
+            word.store(tag + READ, Ordering::Relaxed);
         }
-        Tag(tag & !READ_BIT)
+        Tag(tag & !READS)
     }
 
-    /// True if a get found a linked node.
-    pub(super) fn was_read(&self, node: Node) -> bool {
-        self.arena.word64(node.at as usize).load(Ordering::Relaxed) & READ_BIT != 0
+    /// The number of gets that found a linked node, up to 15.
+    pub(super) fn reads(&self, node: Node) -> u8 {
+        let tag = self.arena.word64(node.at as usize).load(Ordering::Relaxed);
+        ((tag & READS) / READ) as u8
     }
 
     #[inline]

@@ -21,6 +21,44 @@ fn put(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>]) -> bool {
 }
 
 #[test]
+fn gets_are_counted_and_change_no_tag() {
+    let buffer = Arc::new(Memtable::new(64 << 10, FileId(1)));
+    let kinds = [Kind::Put, Kind::Delete, Kind::Pointer];
+    for (key, kind) in (0..3_u8).zip(kinds) {
+        for seqno in [10 + u64::from(key), u64::MAX >> 8] {
+            let (key, value) = (&[key][..], &b"value"[..]);
+            assert!(put(&buffer, seqno, &[Entry { kind, key, value }]));
+        }
+    }
+    // The newest version is found by so many gets, those before it by one more.
+    for (key, gets) in [(0_u8, 0_u8), (1, 7), (2, 40)] {
+        let newest = Tag::new(SeqNo(u64::MAX >> 8), kinds[usize::from(key)]);
+        let before = Tag::new(SeqNo(10 + u64::from(key)), kinds[usize::from(key)]);
+        (0..gets).for_each(|_| {
+            assert_eq!(
+                buffer.get(&[key], SeqNo::MAX).map(|(tag, _)| tag),
+                Some(newest)
+            );
+        });
+        (0..=gets).for_each(|_| {
+            assert_eq!(
+                buffer.get(&[key], SeqNo(99)).map(|(tag, _)| tag),
+                Some(before)
+            );
+        });
+        let mut iter = buffer.iter();
+        iter.seek(&[key], Tag::seek(SeqNo::MAX));
+        for (tag, reads) in [(newest, gets), (before, gets + 1)] {
+            assert_eq!(
+                (iter.key(), iter.tag(), iter.reads()),
+                (&[key][..], tag, reads.min(15))
+            );
+            iter.next();
+        }
+    }
+}
+
+#[test]
 fn agrees_with_a_map_both_ways() {
     let buffer = Arc::new(Memtable::new(256 << 10, FileId(1)));
     let mut model = BTreeMap::new();

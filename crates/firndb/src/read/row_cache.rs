@@ -8,7 +8,8 @@
 //! 2. Compactions and evictions do not change which entry that is. A flush does, once its memtable
 //!    leaves the state. So before there is a state without the memtable, the rows of its keys are
 //!    replaced, and entries that gets found in it become rows ([`RowCache::follow`]), because they
-//!    are in memory now and would otherwise be read again a moment later.
+//!    are in memory now and would otherwise be read again a moment later. The number of those gets
+//!    counts for a row as if it had been there already.
 //! 3. A reader that found nothing in its state's memtables may use a row, unless the row is above
 //!    its read point or above everything its state may have. If its state is older than the row, it
 //!    has the row's entry in a memtable (which it has searched) or below, and no entry in between.
@@ -91,7 +92,7 @@ impl RowCache {
     ) {
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
         if self.may_bring(searched) {
-            self.cache.insert_row(key, hash, tag, value);
+            self.cache.insert_row(key, hash, tag, value, 0);
         }
     }
 
@@ -120,9 +121,9 @@ impl RowCache {
         while iter.valid() {
             // The newest entry of a key comes first.
             newest.move_to(&iter);
-            let mut was_read = false;
+            let mut reads = 0_u8;
             while iter.valid() && *iter.key() == *newest.key() {
-                was_read |= iter.was_read();
+                reads = reads.saturating_add(iter.reads());
                 iter.next();
                 give_way();
             }
@@ -133,11 +134,11 @@ impl RowCache {
             };
             let (key, tag) = (newest.key(), newest.tag());
             // Hot values stay in persistent memory.
-            let is_kept = was_read && keeps_found && !newest.is_hot();
+            let is_kept = reads > 0 && keeps_found && !newest.is_hot();
             if self.cache.has_row(hash) {
-                self.cache.replace_row(key, hash, tag, value);
+                self.cache.replace_row(key, hash, tag, value, reads);
             } else if is_kept {
-                self.cache.insert_row(key, hash, tag, value);
+                self.cache.insert_row(key, hash, tag, value, reads);
             }
         }
     }
