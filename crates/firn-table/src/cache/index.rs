@@ -26,8 +26,13 @@ const SLOTS: usize = 15;
 const USUAL: usize = 11;
 const MANY: usize = 13;
 const FEW: usize = 4;
-/// The bytes of a shard for each bucket that it has at least.
-const BYTES_A_BUCKET: u64 = 64 << 10;
+/// The bytes of a shard for each bucket that it has at least. Where entries are large, the history has
+/// more room than their number asks for: it costs 2 % of the memory, and keys that share its
+/// counts look as hot as those that were asked for.
+const BYTES_A_BUCKET: u64 = 6 << 10;
+
+/// The bytes of a shard for each entry that it is said to have at least.
+const BYTES_AN_ENTRY: u64 = 16 << 10;
 
 const PLACE_BITS: u32 = 23;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
@@ -67,6 +72,7 @@ pub(super) struct Index {
     buckets: Box<[Bucket]>,
     entries: usize,
     buckets_min: usize,
+    entries_min: usize,
 }
 
 impl Hash {
@@ -164,11 +170,20 @@ impl Bucket {
 impl Index {
     /// An index without memory, for a shard of at most `bytes`.
     pub(super) fn new(bytes: u64) -> Index {
-        Index {
+        let mut index = Index {
             buckets: Box::default(),
             entries: 0,
-            buckets_min: (bytes / BYTES_A_BUCKET).max(1) as usize,
-        }
+            buckets_min: 0,
+            entries_min: 0,
+        };
+        index.resize(bytes);
+        index
+    }
+
+    /// Notes that the shard has at most `bytes` now. The size changes with the next rebuild.
+    pub(super) fn resize(&mut self, bytes: u64) {
+        self.buckets_min = (bytes / BYTES_A_BUCKET).max(1) as usize;
+        self.entries_min = (bytes / BYTES_AN_ENTRY).max(1) as usize;
     }
 
     /// Bytes held.
@@ -176,9 +191,9 @@ impl Index {
         size_of_val(&*self.buckets) as u64
     }
 
-    /// The number of entries, or the fewest for which it has this size.
+    /// The number of entries, or the fewest of a shard that is in use.
     pub(super) fn entries(&self) -> usize {
-        self.entries.max(self.buckets.len() * FEW)
+        self.entries.max(self.entries_min)
     }
 
     fn first(&self, hash: Hash) -> usize {
@@ -218,8 +233,8 @@ impl Index {
     /// True if there are too many or too few buckets for one more entry.
     pub(super) fn is_to_be_rebuilt(&self) -> bool {
         let buckets = self.buckets.len();
-        let too_few = buckets > self.buckets_min && self.entries < buckets * FEW;
-        too_few || self.entries >= buckets * MANY
+        let too_many = buckets > 2 * self.buckets_min && self.entries < buckets * FEW;
+        too_many || 2 * buckets < self.buckets_min || self.entries >= buckets * MANY
     }
 
     /// An index of the right size, without entries, with the history of this one.
@@ -240,6 +255,7 @@ impl Index {
             buckets: (0..new).map(bucket).collect(),
             entries: 0,
             buckets_min: self.buckets_min,
+            entries_min: self.entries_min,
         }
     }
 

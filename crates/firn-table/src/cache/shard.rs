@@ -29,8 +29,9 @@ const WINDOW: u64 = 20;
 const ACCESSES: u64 = 64;
 /// The checks in the time of one lookup for each entry.
 const CHECKS: u64 = 8;
-/// The bytes that main's oldest entries may win against a candidate, in the candidate's bytes.
-const SPARED: u64 = 4;
+/// The bytes that main's oldest entries may win against a candidate, in the candidate's bytes: enough
+/// that it meets one that is asked for less, if there are such.
+const SPARED: u64 = 8;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
@@ -170,7 +171,9 @@ impl Shard {
         let mut state = self.state.write();
         let now = state.bytes().min(state.bytes_max);
         state.is_full &= bytes <= state.bytes_max;
-        state.bytes_max = bytes.max(now.saturating_sub(step));
+        let bytes_max = bytes.max(now.saturating_sub(step));
+        state.bytes_max = bytes_max;
+        state.index.resize(bytes_max);
         state.fit(0);
         if state.index.is_to_be_rebuilt() {
             state.rebuild_index();
