@@ -1,5 +1,5 @@
-//! Pages of large memory: takes them from the system without the allocator, asks for large ones, and
-//! returns them, piece by piece, before the memory is freed.
+//! Pages of large memory: takes them from the system without the allocator, asks for large ones,
+//! and returns them, piece by piece, before the memory is freed.
 //!
 //! Freeing alone is not enough. Allocators keep pieces of up to some 32 MB for later requests, per
 //! thread, so the memory limit would be about half of what the system counts as resident. In

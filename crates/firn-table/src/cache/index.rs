@@ -26,9 +26,9 @@ const SLOTS: usize = 15;
 const USUAL: usize = 11;
 const MANY: usize = 13;
 const FEW: usize = 4;
-/// The bytes of a shard for each bucket that it has at least. Where entries are large, the history has
-/// more room than their number asks for: it costs 2 % of the memory, and keys that share its
-/// counts look as hot as those that were asked for.
+/// The bytes of a shard for each bucket that it has at least. So the history has more room than
+/// the number of large entries asks for. That costs 2 % of the memory, but with fewer counts more
+/// keys share each of them, and look as if they were asked for more often than they are.
 const BYTES_A_BUCKET: u64 = 6 << 10;
 
 /// The bytes of a shard for each entry that it is said to have at least.

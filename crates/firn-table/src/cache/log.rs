@@ -2,7 +2,7 @@
 //! appended at the head and taken from the tail.
 //!
 //! ```text
-//! entry      hash: u32 | kind: 2 bits, note: 7 bits, length: 23 bits | payload | padding to 4 bytes
+//! entry      hash: u32 | kind: 2 bits, note: 7 bits, length: 23 bits | payload | padding to 4
 //! place      segment: 9 bits | offset / 4: 14 bits
 //! ```
 //! 1. An entry does not cross segments. One larger than a segment's half has a segment of its own,
@@ -52,7 +52,7 @@ pub(super) enum Kind {
     Block = 3,
 }
 
-/// What an entry is to consist of.
+/// The kind, note and payload of an entry that is to be made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
     pub(super) kind: Kind,

@@ -29,8 +29,8 @@ const WINDOW: u64 = 20;
 const ACCESSES: u64 = 64;
 /// The checks in the time of one lookup for each entry.
 const CHECKS: u64 = 8;
-/// The bytes that main's oldest entries may win against a candidate, in the candidate's bytes: enough
-/// that it meets one that is asked for less, if there are such.
+/// The bytes that main's oldest entries may win against a candidate, in the candidate's bytes. With
+/// more of them it is likelier to meet one that was asked for less often.
 const SPARED: u64 = 8;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;

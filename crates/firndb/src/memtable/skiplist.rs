@@ -7,15 +7,16 @@
 //! The value follows the same eight bytes that precede it in the log, so the log writes both from
 //! here as one slice. The arena holds the only copy of the value that a write makes. Once the log
 //! has them, the eight bytes may hold the value's location in the log instead
-//! ([`Skiplist::set_log_offset`]), because nothing else reads them. The upper half of the tag's kind
-//! counts the gets that found the entry ([`Skiplist::note_read`]); it is not visible elsewhere.
+//! ([`Skiplist::set_log_offset`]), because nothing else reads them. The upper half of the tag's
+//! kind counts the gets that found the entry ([`Skiplist::note_read`]), and is not visible
+//! elsewhere.
 //!
 //! A list may have its values elsewhere ([`Skiplist::without_values`]). Its nodes then end after
 //! the eight bytes, which hold the place of the entry.
 //!
 //! 1. Nodes are in internal key order at every level. A node is at level i only if it is at every
 //!    level below.
-//! 2. All of a node except its links, and that count, is written before the release store that links
+//! 2. All of a node except its links and that count is written before the release store that links
 //!    it at level 0.
 //! 3. A node is found by every reader that acquires a link to it. Readers never wait.
 

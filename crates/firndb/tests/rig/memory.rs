@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// with an empty one.
 pub(crate) const PROCESS_BYTES: u64 = 6 << 20;
 
-/// The system's allocator, which counts in [`ALLOCATED`], where the engine's own mappings count too.
+/// The system's allocator, which counts in [`ALLOCATED`], beside the engine's own mappings.
 pub(crate) struct Counting;
 
 /// The bytes that are allocated or mapped.
