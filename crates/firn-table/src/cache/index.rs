@@ -158,13 +158,25 @@ impl Bucket {
     }
 
     /// Raises each count of the history to that of `other`.
-    fn take_larger(&self, other: &Bucket) {
-        for (mine, other) in self.history.iter().zip(&other.history) {
-            for i in 0..COUNTS_A_WORD {
-                set_count(mine, i, count(mine, i).max(count(other, i)));
-            }
+    fn take_larger(&mut self, other: &Bucket) {
+        for (mine, other) in self.history.iter_mut().zip(&other.history) {
+            let mine = mine.get_mut();
+            *mine = larger_counts(*mine, other.load(Ordering::Relaxed));
         }
     }
+}
+
+/// The larger count at each position of two words.
+fn larger_counts(a: u64, b: u64) -> u64 {
+    const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    const ONES: u64 = 0x1010_1010_1010_1010;
+    // A count in each byte, so the difference borrows from the one above it, not from a neighbour.
+    let larger = |a: u64, b: u64| {
+        let is_a = ((a | ONES) - b) & ONES;
+        let mask = is_a - (is_a >> 4);
+        a & mask | b & (LOW ^ mask)
+    };
+    larger(a & LOW, b & LOW) | larger(a >> 4 & LOW, b >> 4 & LOW) << 4
 }
 
 impl Index {
@@ -244,7 +256,7 @@ impl Index {
             self.entries.div_ceil(USUAL).max(self.buckets_min),
         );
         let bucket = |i: usize| {
-            let bucket = Bucket::default();
+            let mut bucket = Bucket::default();
             let covered = i * old / new..((i + 1) * old).div_ceil(new);
             for old in &self.buckets[covered] {
                 bucket.take_larger(old);
@@ -389,5 +401,24 @@ impl Index {
                 word.store(halves, Ordering::Relaxed);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::seed::Seed;
+
+    #[test]
+    fn the_larger_counts_of_two_words() {
+        let mut seed = Seed::new(1);
+        let mut word = || (0..16).fold(0, |word, _| word << 4 | seed.below(16));
+        for _ in 0..2000 {
+            let (a, b) = (word(), word());
+            let counts = |word: u64| (0..16).map(move |i| word >> (4 * i) & COUNT_MAX);
+            let expected: Vec<u64> = counts(a).zip(counts(b)).map(|(a, b)| a.max(b)).collect();
+            assert!(counts(larger_counts(a, b)).eq(expected), "{a:x} {b:x}");
+        }
+        assert_eq!(larger_counts(u64::MAX, 0), u64::MAX);
     }
 }

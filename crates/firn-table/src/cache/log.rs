@@ -229,12 +229,15 @@ impl Segments {
         header[4..].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// The bytes of the segment that an entry of `size` bytes has for itself.
-    pub(super) fn alone(&self, size: u64) -> u64 {
-        if self.is_alone(size as usize) {
-            size
-        } else {
-            0
+    /// The bytes of memory that appending an entry of `size` bytes to `queue` takes.
+    pub(super) fn needed(&self, queue: &Queue, size: usize) -> u64 {
+        let last = queue.segments.back();
+        let has_room =
+            last.is_some_and(|last| queue.head + size <= self.all[usize::from(*last)].len());
+        match self.is_alone(size) {
+            true => size as u64,
+            false if has_room || !self.spare.is_empty() => 0,
+            false => self.segment_bytes as u64,
         }
     }
 

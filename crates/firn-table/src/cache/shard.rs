@@ -55,6 +55,9 @@ struct State {
     window: Queue,
     main: Queue,
     bytes_max: u64,
+    /// The bytes that the queues may take, and the window of them: whole segments.
+    queues_max: u64,
+    window_max: u64,
     /// The counters of the shard at the last check, and lookups since the counts were halved.
     checked: Lookups,
     since_halved: u64,
@@ -174,6 +177,7 @@ impl Shard {
         let bytes_max = bytes.max(now.saturating_sub(step));
         state.bytes_max = bytes_max;
         state.index.resize(bytes_max);
+        state.limit_queues();
         state.fit(0);
         if state.index.is_to_be_rebuilt() {
             state.rebuild_index();
@@ -214,34 +218,33 @@ impl Lookups {
 
 impl State {
     fn new(bytes_max: u64) -> State {
-        State {
+        let mut state = State {
             index: Index::new(bytes_max),
             segments: Segments::new(bytes_max),
             window: Queue::window(),
             main: Queue::default(),
             bytes_max,
+            queues_max: 0,
+            window_max: 0,
             checked: Lookups::default(),
             since_halved: 0,
             dropped: 0,
             is_full: false,
-        }
+        };
+        state.limit_queues();
+        state
     }
 
     fn bytes(&self) -> u64 {
         self.segments.bytes() + self.index.bytes()
     }
 
-    /// The bytes that the queues may take: whole segments.
-    fn queues_max(&self) -> u64 {
+    /// Sets the limits of the queues anew, because the size of the shard or of its index changed.
+    fn limit_queues(&mut self) {
         let segment = self.segments.segment_bytes() as u64;
         let bytes = self.bytes_max.saturating_sub(self.index.bytes());
-        (bytes / segment).saturating_sub(SEGMENTS_FREE) * segment
-    }
-
-    /// The bytes that the window may take: whole segments.
-    fn window_max(&self) -> u64 {
-        let segment = self.segments.segment_bytes() as u64;
-        (self.queues_max() / WINDOW).next_multiple_of(segment)
+        self.queues_max = (bytes / segment).saturating_sub(SEGMENTS_FREE) * segment;
+        self.window_max = (self.queues_max / WINDOW).next_multiple_of(segment);
     }
 
     #[inline]
@@ -289,7 +292,7 @@ impl State {
             self.rebuild_index();
         }
         let size = Entry::size_of(content.len());
-        if size as u64 > self.queues_max() {
+        if size as u64 > self.queues_max {
             return;
         }
         self.fit(size as u64);
@@ -326,26 +329,45 @@ impl State {
         }
         removed.iter().for_each(|entry| self.segments.remove(entry));
         self.index = index;
+        self.limit_queues();
     }
 
     /// Makes room for `size` bytes in the window, and everything fit into the limits.
     fn fit(&mut self, size: u64) {
-        while self.window.bytes() + size > self.window_max().max(size)
+        while self.window.bytes() + size > self.window_max.max(size)
             && let Some(candidate) = self.segments.pop(&mut self.window)
         {
             self.contest(&candidate);
         }
-        let window = self.window_max().max(self.window.bytes() + size);
-        let main_max = self.queues_max().saturating_sub(window);
+        let window = self.window_max.max(self.window.bytes() + size);
+        let main_max = self.queues_max.saturating_sub(window);
         let slack = main_max.min(self.segments.segment_bytes() as u64);
         if self.main.bytes() > main_max + slack {
             self.shrink(main_max);
         }
-        if self.bytes() + self.segments.alone(size) > self.bytes_max {
+        if self.excess(size) > 0 {
             self.segments.trim(&mut self.window);
-            self.segments.trim(&mut self.main);
-            self.segments.drop_spare();
+            self.drop_unused();
         }
+        // Beside entries with segments of their own, the others may leave more of theirs unused.
+        let excess = self.excess(size);
+        if excess > 0 {
+            let segment = self.segments.segment_bytes() as u64;
+            self.shrink(self.main.bytes().saturating_sub(excess + segment));
+            self.drop_unused();
+        }
+    }
+
+    /// The bytes above the limit once an entry of `size` bytes is appended to the window.
+    fn excess(&self, size: u64) -> u64 {
+        let needed = self.segments.needed(&self.window, size as usize);
+        (self.bytes() + needed).saturating_sub(self.bytes_max)
+    }
+
+    /// Gives the system the segments that main's tail has passed, and all others without a queue.
+    fn drop_unused(&mut self) {
+        self.segments.trim(&mut self.main);
+        self.segments.drop_spare();
     }
 
     /// Decides between an entry that leaves the window and the oldest ones of main.
@@ -355,7 +377,7 @@ impl State {
         }
         let size = candidate.size() as u64;
         let frequency = self.index.frequency(candidate.hash, candidate.place);
-        let main_max = self.queues_max() - self.window_max();
+        let main_max = self.queues_max - self.window_max;
         let mut spared = 0;
         while self.main.bytes() + size > main_max
             && let Some(oldest) = self.segments.pop(&mut self.main)
