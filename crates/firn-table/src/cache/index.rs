@@ -14,7 +14,7 @@
 //!    most the smallest of the four, and only the smallest are raised. An entry begins with the
 //!    count that its key has in the history, and leaves it there.
 //! 3. Counts age: [`Index::halve`] halves all of them.
-//! 4. There are as many buckets as the entries need. When their number changes, a new bucket takes
+//! 4. There are as many buckets as the entries need, and at least one for [`BYTES_A_BUCKET`]. When their number changes, a new bucket takes
 //!    the larger of the counts of the old buckets that it covers, so those of the history stay
 //!    upper bounds.
 
@@ -31,7 +31,8 @@ const FEW: usize = 4;
 /// keys share each of them, and look as if they were asked for more often than they are.
 const BYTES_A_BUCKET: u64 = 6 << 10;
 
-/// The bytes of a shard for each entry that it is said to have at least.
+/// Counts age by the lookups for each entry, as if there were at least one for so many bytes of the
+/// shard. So a shard with few entries keeps its counts for a while.
 const BYTES_AN_ENTRY: u64 = 16 << 10;
 
 const PLACE_BITS: u32 = 23;
@@ -203,7 +204,7 @@ impl Index {
         size_of_val(&*self.buckets) as u64
     }
 
-    /// The number of entries, or the fewest of a shard that is in use.
+    /// The number of entries by which counts age: at least one for each [`BYTES_AN_ENTRY`].
     pub(super) fn entries(&self) -> usize {
         self.entries.max(self.entries_min)
     }

@@ -56,7 +56,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
     pub(super) kind: Kind,
-    /// A number for the user's purposes, up to [`NOTE_MAX`].
+    /// A number up to [`NOTE_MAX`], whose meaning is the caller's.
     pub(super) note: u8,
     /// Lookups that the key had elsewhere.
     pub(super) lookups: u8,

@@ -52,6 +52,7 @@ const RESIZE_UNIT: u64 = SEGMENT_BYTES_MAX as u64;
 /// The minimum number of entries for which the cache, and a shard, must have room.
 const FEW: u64 = 8;
 const FEW_OF_SHARD: u64 = 4;
+// A payload has a few bytes in front of what is admitted.
 const _: () = assert!(SHARD_BYTES / FEW_OF_SHARD < PAYLOAD_BYTES_MAX as u64 - (1 << 10));
 
 /// (file, offset) of a block, in front of its bytes.
@@ -391,7 +392,7 @@ fn share_of_shard(bytes: u64, i: u64, count: u64) -> u64 {
     }
 }
 
-/// Calls `act` with what the row of `key` consists of. REQUIRES: the cache admits the row.
+/// Calls `act` with the content of the row of `key`. REQUIRES: the cache admits the row.
 fn with_row<R>(
     (key, tag, value): (&[u8], Tag, &[u8]),
     lookups: u8,
