@@ -14,9 +14,9 @@
 //!    most the smallest of the four, and only the smallest are raised. An entry begins with the
 //!    count that its key has in the history, and leaves it there.
 //! 3. Counts age: [`Index::halve`] halves all of them.
-//! 4. There are as many buckets as the entries need, and at least one for [`BYTES_A_BUCKET`]. When their number changes, a new bucket takes
-//!    the larger of the counts of the old buckets that it covers, so those of the history stay
-//!    upper bounds.
+//! 4. There are as many buckets as the entries need, and at least one for [`BYTES_A_BUCKET`]. When
+//!    their number changes, a new bucket takes the larger of the counts of the old buckets that it
+//!    covers, so those of the history stay upper bounds.
 
 use super::log::Place;
 use firn_base::sync::{AtomicU64, Ordering};
