@@ -139,10 +139,8 @@ impl Run {
         });
         self.db.wait_idle().unwrap();
         let stats = self.db.stats().memory;
-        // The limit may have been lowered by a piece between the two counts.
-        const PIECE: u64 = 256 << 10;
         assert!(
-            stats.cache_bytes <= stats.cache_bytes_max + PIECE,
+            stats.cache_bytes <= stats.cache_bytes_max,
             "{name}: {stats:?}"
         );
         println!("phase {name} {} {}", resident_peak(), ALLOCATED.peak());

@@ -343,8 +343,9 @@ impl BlockCache {
     /// Changes the capacity to `bytes`, evicting blocks if needed. What that takes is in proportion
     /// to the change. REQUIRES: no other thread does so.
     pub fn resize(&self, bytes: u64) {
-        let before = self.bytes_max.swap(bytes, Ordering::Relaxed);
+        let before = self.bytes_max();
         if bytes > before {
+            self.bytes_max.store(bytes, Ordering::Relaxed);
             self.is_full.store(false, Ordering::Relaxed);
         }
         let count = self.shards.len() as u64;
@@ -358,6 +359,8 @@ impl BlockCache {
             }
             give_way();
         }
+        // Lowered only now, because until here the shards may hold more.
+        self.bytes_max.store(bytes, Ordering::Release);
     }
 
     /// The most bytes that it holds.
@@ -374,6 +377,14 @@ impl BlockCache {
     /// (hits, misses) so far.
     pub fn counts(&self) -> (u64, u64) {
         (self.hits.get(), self.misses.get())
+    }
+
+    /// Bytes held now, and the most that it may hold. If another thread changes the latter meanwhile,
+    /// it is the larger one.
+    pub fn bytes_of_max(&self) -> (u64, u64) {
+        let before = self.bytes_max();
+        let bytes = self.bytes();
+        (bytes, before.max(self.bytes_max()))
     }
 
     /// Bytes held now.

@@ -252,6 +252,32 @@ fn the_limit_holds_for_values_of_all_sizes_that_change() {
 }
 
 #[test]
+fn what_is_held_is_within_the_limit_while_that_changes() {
+    let cache = BlockCache::new(40 * MIB);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..300_u64 {
+                cache.resize(if i % 2 == 0 { 20 * MIB } else { 40 * MIB });
+                (0..500).for_each(|j| drop(cache.insert_value(FileId(1), i * 500 + j, &[7; 1000])));
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        scope.spawn(|| {
+            let mut seed = Seed::new(1);
+            while !is_done.load(Ordering::Acquire) {
+                drop(cache.insert_value(FileId(2), seed.below(1 << 20), &[7; 2000]));
+            }
+        });
+        while !is_done.load(Ordering::Acquire) {
+            let (bytes, max) = cache.bytes_of_max();
+            assert!(bytes <= max, "{bytes} of {max}");
+        }
+    });
+    assert!(cache.bytes() > 15 * MIB, "it was used");
+}
+
+#[test]
 fn the_limit_holds_where_some_entries_have_segments_of_their_own() {
     // Those are larger than half a segment of 64 KiB.
     for large_one_in in [2, 20] {

@@ -380,6 +380,7 @@ impl Engine {
             hits: self.hits(&state),
         };
         let cache = &self.tables.context().cache;
+        let (cache_bytes, cache_bytes_max) = cache.bytes_of_max();
         let (cache_hits, cache_misses) = cache.counts();
         let (open_tables, _, table_opens) = self.tables.usage();
         Stats {
@@ -415,8 +416,8 @@ impl Engine {
                 held_value_bytes: self.tables.held().bytes(),
                 cache_hits,
                 cache_misses,
-                cache_bytes: cache.bytes(),
-                cache_bytes_max: cache.bytes_max(),
+                cache_bytes,
+                cache_bytes_max,
                 open_tables,
                 open_table_bytes: self.tables.context().open_bytes(),
                 table_opens,
