@@ -379,8 +379,8 @@ impl BlockCache {
         (self.hits.get(), self.misses.get())
     }
 
-    /// Bytes held now, and the most that it may hold. If another thread changes the latter meanwhile,
-    /// it is the larger one.
+    /// Bytes held now, and the most that it may hold: the larger limit if another thread changes it
+    /// meanwhile.
     pub fn bytes_of_max(&self) -> (u64, u64) {
         let before = self.bytes_max();
         let bytes = self.bytes();
