@@ -113,10 +113,10 @@ fn count(word: &AtomicU64, i: usize) -> u64 {
     word.load(Ordering::Relaxed) >> (4 * i) & COUNT_MAX
 }
 
-/// Sets a count. Concurrent changes of the same word may be lost.
+/// Sets a count, to the largest one at most. Concurrent changes of the same word may be lost.
 fn set_count(word: &AtomicU64, i: usize, to: u64) {
     let others = word.load(Ordering::Relaxed) & !(COUNT_MAX << (4 * i));
-    word.store(others | to << (4 * i), Ordering::Relaxed);
+    word.store(others | to.min(COUNT_MAX) << (4 * i), Ordering::Relaxed);
 }
 
 impl Bucket {
@@ -355,7 +355,7 @@ impl Index {
         if let Some(slot) = self.slot_of(hash, place) {
             let counts = &self.buckets[slot.bucket].counts;
             let sum = count(counts, slot.i) + u64::from(more);
-            set_count(counts, slot.i, sum.min(COUNT_MAX));
+            set_count(counts, slot.i, sum);
         }
     }
 
@@ -409,6 +409,19 @@ impl Index {
 mod tests {
     use super::*;
     use firn_base::seed::Seed;
+
+    #[test]
+    fn a_count_that_is_too_large_leaves_others_alone() {
+        let mut index = Index::new(1).resized();
+        let place = |i: u32| Place(4 * i + 4);
+        for (i, count) in [(0, 3), (1, 200), (2, 0)] {
+            assert!(index.insert(Hash(i), place(i), count, |_| None));
+        }
+        index.add_hits(Hash(0), place(0), 2);
+        index.add_hits(Hash(2), place(2), 250);
+        let counts = [0, 1, 2].map(|i| index.frequency(Hash(i), place(i)));
+        assert_eq!(counts, [5, COUNT_MAX, COUNT_MAX]);
+    }
 
     #[test]
     fn the_larger_counts_of_two_words() {
