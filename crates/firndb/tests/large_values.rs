@@ -15,6 +15,7 @@ use firn_base::seed::mix;
 use firndb::{Codec, Db, Options, Profile};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// The environment variable that gives a child its case.
 const CASE: &str = "FIRN_LARGE_VALUES";
@@ -205,6 +206,38 @@ fn child() {
     .run(Path::new(parts[6]));
 }
 
+/// The cases of `profile`: those of every change, and with `all` those of CI.
+fn cases(profile: Profile, all: bool) -> Vec<Case> {
+    let large = Case {
+        profile,
+        limit: 64 * MIB,
+        value_bytes: 14_000_000,
+        writes: 40,
+        keys: 15,
+        codec: Codec::None,
+    };
+    let small = Case {
+        value_bytes: 1_000_000,
+        writes: 300,
+        keys: 120,
+        ..large
+    };
+    let mut cases = vec![large, small];
+    if all {
+        let codec = Codec::Lz4;
+        cases.extend([Case { codec, ..large }, Case { codec, ..small }]);
+        cases.push(Case {
+            limit: 512 * MIB,
+            value_bytes: 100_000_000,
+            writes: 14,
+            keys: 6,
+            ..large
+        });
+    }
+    cases
+}
+
+/// Two children run at a time, because each measures itself.
 #[test]
 fn stays_within_the_limit() {
     let ci = is_ci();
@@ -213,45 +246,17 @@ fn stays_within_the_limit() {
     } else {
         &[Profile::Classic]
     };
-    for &profile in profiles {
-        let case = Case {
-            profile,
-            limit: 64 * MIB,
-            value_bytes: 14_000_000,
-            writes: 40,
-            keys: 15,
-            codec: Codec::None,
-        };
-        case.check();
-        Case {
-            value_bytes: 1_000_000,
-            writes: 300,
-            keys: 120,
-            ..case
+    let cases = profiles.iter().flat_map(|&profile| cases(profile, ci));
+    let queue = Mutex::new(cases);
+    let work = || {
+        loop {
+            let case = queue.lock().unwrap().next();
+            let Some(case) = case else { return };
+            case.check();
         }
-        .check();
-        if ci {
-            Case {
-                codec: Codec::Lz4,
-                ..case
-            }
-            .check();
-            Case {
-                codec: Codec::Lz4,
-                value_bytes: 1_000_000,
-                writes: 300,
-                keys: 120,
-                ..case
-            }
-            .check();
-            Case {
-                limit: 512 * MIB,
-                value_bytes: 100_000_000,
-                writes: 20,
-                keys: 8,
-                ..case
-            }
-            .check();
-        }
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
 }

@@ -3,15 +3,15 @@
 //! time. `cargo run --release -p firn-bench --example cache_lab -- --help` describes its options.
 //!
 //! `trace.rs` says what the traces are and which of their gets count, `policies.rs` and
-//! `libraries.rs` what the candidates are, `optimum.rs` what no fixed choice of entries can do
+//! `libraries.rs` what the candidates are, `oracle.rs` what no fixed choice of entries can do
 //! better, and `costs.rs` how memory and time are measured.
 #![forbid(unsafe_code)]
 
 mod candidates;
 mod costs;
 mod libraries;
-mod optimum;
 mod options;
+mod oracle;
 mod policies;
 mod queues;
 mod report;
@@ -23,12 +23,13 @@ mod trace;
 use candidates::{CANDIDATES, Candidate, Room};
 use firn_base::{Error, Result};
 use options::Options;
+use oracle::{ORACLES, Oracle};
 use policies::Policy;
-use report::{Misses, Report, TraceReport};
+use report::{Misses, OracleMisses, Report, TraceReport};
 use std::io::Write;
 use trace::{Scale, Trace};
 
-const SCHEMA: &str = "firn-cache-lab/1";
+const SCHEMA: &str = "firn-cache-lab/2";
 /// The name by which `--of` selects the recorded trace.
 const RECORDED: &str = "recorded";
 /// The name by which `--of` selects the costs.
@@ -136,13 +137,17 @@ fn replay_all(name: &str, trace: &Trace, candidates: &[Candidate]) -> TraceRepor
         candidate: candidate.name,
         misses_per_get: replay(trace, &mut *candidate.policy(room)),
     };
+    let oracle = |oracle: Oracle| OracleMisses {
+        oracle: oracle.name,
+        misses_per_get: oracle.misses(trace),
+    };
     TraceReport {
         trace: name.to_owned(),
         capacity_bytes: trace.capacity,
         gets: trace.gets.len(),
         counted_gets: trace.counted.len(),
-        optimum: optimum::misses(trace),
         candidates: candidates.iter().map(misses).collect(),
+        oracles: ORACLES.map(oracle).to_vec(),
     }
 }
 

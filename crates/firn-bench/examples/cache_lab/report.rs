@@ -11,6 +11,13 @@ pub(crate) struct Misses {
     pub(crate) misses_per_get: f64,
 }
 
+/// The misses of one fixed choice, if they are known.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OracleMisses {
+    pub(crate) oracle: &'static str,
+    pub(crate) misses_per_get: Option<f64>,
+}
+
 /// The figures of one trace.
 #[derive(Debug, Serialize)]
 pub(crate) struct TraceReport {
@@ -19,8 +26,8 @@ pub(crate) struct TraceReport {
     pub(crate) gets: usize,
     /// The gets over which misses are counted.
     pub(crate) counted_gets: usize,
-    pub(crate) optimum: Option<f64>,
     pub(crate) candidates: Vec<Misses>,
+    pub(crate) oracles: Vec<OracleMisses>,
 }
 
 /// All figures.
@@ -37,7 +44,8 @@ Misses per counted get. Each candidate may hold the same bytes of keys and value
 quick_cache+192 count an overhead for each entry inside that limit, the others do not.
 The optimum is the best fixed choice of entries: by the true frequencies (after the move, for
 `moved`), for `loop` exactly, and for `recorded` by the counted gets themselves, which no cache can
-know.
+know. `+32` counts the overhead that BlockCache may have inside the limit. `most frequent` is the
+choice by gets alone, whatever the size.
 ";
 
 const COSTS_NOTES: &str = "
@@ -52,7 +60,8 @@ impl Report {
         let mut text = String::new();
         if let Some(first) = self.traces.first() {
             let names = first.candidates.iter().map(|misses| misses.candidate);
-            let header = ["trace"].into_iter().chain(names).chain(["optimum"]);
+            let oracles = first.oracles.iter().map(|misses| misses.oracle);
+            let header = ["trace"].into_iter().chain(names).chain(oracles);
             let mut rows = vec![header.map(str::to_owned).collect()];
             rows.extend(self.traces.iter().map(TraceReport::row));
             text = table(&rows) + NOTES;
@@ -76,13 +85,15 @@ impl Report {
 
 impl TraceReport {
     fn row(&self) -> Vec<String> {
-        let misses = self.candidates.iter().map(|misses| misses.misses_per_get);
-        let figures = misses.map(|figure| format!("{figure:.4}"));
-        let optimum = self
-            .optimum
-            .map_or("-".to_owned(), |figure| format!("{figure:.4}"));
+        let candidates = self.candidates.iter();
+        let candidates = candidates.map(|misses| Some(misses.misses_per_get));
+        let oracles = self.oracles.iter().map(|misses| misses.misses_per_get);
+        let figures = candidates.chain(oracles).map(|figure| match figure {
+            Some(figure) => format!("{figure:.4}"),
+            None => "-".to_owned(),
+        });
         let name = [self.trace.clone()].into_iter();
-        name.chain(figures).chain([optimum]).collect()
+        name.chain(figures).collect()
     }
 }
 

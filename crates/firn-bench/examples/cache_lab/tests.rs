@@ -2,10 +2,11 @@
 
 use crate::candidates::{CANDIDATES, Room};
 use crate::options::Options;
+use crate::oracle::{OPTIMUM, ORACLES};
 use crate::policies::{Lru, Policy};
+use crate::replay;
 use crate::sketch::Sketch;
 use crate::trace::{Scale, Trace, plans, recorded};
-use crate::{optimum, replay};
 use firn_base::seed::Seed;
 use std::collections::VecDeque;
 
@@ -85,13 +86,25 @@ fn no_candidate_beats_the_optimum() {
         "uniform",
     ] {
         let trace = made(name);
-        let best = optimum::misses(&trace).unwrap();
+        let best = OPTIMUM.misses(&trace).unwrap();
         for candidate in CANDIDATES {
             let misses = misses(&trace, candidate.name);
             assert!(misses >= best - SAMPLING, "{}: {misses}", candidate.name);
             assert!(misses < 1.0, "{} never hits in {name}", candidate.name);
         }
     }
+}
+
+#[test]
+fn no_oracle_beats_the_optimum_and_one_of_equal_sizes_is_it() {
+    let equal = made("zipf 0.99");
+    let mixed = made("zipf 0.9 of mixed sizes");
+    let misses = |trace| ORACLES.map(|oracle| oracle.misses(trace).unwrap());
+    let [optimum, with_overhead, most_frequent] = misses(&equal);
+    assert_eq!(most_frequent, optimum);
+    assert!(with_overhead > optimum);
+    let [optimum, with_overhead, most_frequent] = misses(&mixed);
+    assert!(with_overhead > optimum && most_frequent > 1.5 * optimum);
 }
 
 #[test]
@@ -122,7 +135,7 @@ fn a_sketch_never_counts_too_few_and_ages() {
 fn lru_gains_nothing_from_a_loop() {
     let trace = made("loop");
     assert_eq!(misses(&trace, "LRU"), 1.0);
-    let best = optimum::misses(&trace).unwrap();
+    let best = OPTIMUM.misses(&trace).unwrap();
     assert!((best - 1.0 / 3.0).abs() < 0.01, "{best}");
 }
 
@@ -149,7 +162,7 @@ fn a_recorded_trace_is_read_or_its_line_is_named() {
     assert_eq!(gets, [(255, 100), (1, 50), (255, 100), (1, 50)]);
     assert_eq!((trace.capacity, trace.counted.clone()), (15, 2..4));
     // One of 50 bytes: three tenths of a hit in two gets.
-    let best = optimum::misses(&trace).unwrap();
+    let best = OPTIMUM.misses(&trace).unwrap();
     assert!((best - 0.85).abs() < 1e-9, "{best}");
     std::fs::write(&path, "ff 100\nff\n").unwrap();
     let error = recorded(&path).map(|_| ()).unwrap_err().to_string();
