@@ -33,6 +33,24 @@ impl KeyPrefixes {
         }
     }
 
+    /// Those of keys that all begin with `prefix`, whose words are `words`.
+    pub fn of_words(prefix: Vec<u8>, words: Vec<u64>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            words: words.into(),
+        }
+    }
+
+    /// What every key begins with.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// The word of key `index`: its bytes after the prefix, and zeros.
+    pub fn word(&self, index: usize) -> [u8; WORD_BYTES] {
+        self.words[index].to_be_bytes()
+    }
+
     /// Like [`KeyPrefixes::new`], reusing the words of `self` for all keys outside `fresh`. Those
     /// keys are the first `fresh.start` and the last `count - fresh.end` keys of `self`.
     pub fn spliced<'a>(
@@ -96,10 +114,17 @@ impl KeyPrefixes {
     /// The index of the first key that is not less than `wanted`. `key(i)` returns key `i`.
     #[inline]
     pub fn first_not_below<'a>(&self, wanted: &[u8], key: impl Fn(usize) -> &'a [u8]) -> usize {
+        self.first_not(wanted, |index| key(index) < wanted)
+    }
+
+    /// Like [`KeyPrefixes::first_not_below`]. `is_below(i)` says whether key `i` is less than
+    /// `wanted`.
+    #[inline]
+    pub fn first_not(&self, wanted: &[u8], is_below: impl Fn(usize) -> bool) -> usize {
         let Range { mut start, mut end } = self.narrow(wanted);
         while start < end {
             let middle = start + (end - start) / 2;
-            if key(middle) < wanted {
+            if is_below(middle) {
                 start = middle + 1;
             } else {
                 end = middle;
@@ -117,12 +142,16 @@ impl KeyPrefixes {
 /// The number of equal words up to which the scan is linear.
 const LINEAR: usize = 4;
 
+/// The bytes of a key in its word.
+pub const WORD_BYTES: usize = size_of::<u64>();
+
+/// The word of a key whose bytes after the prefix are `bytes`.
 #[inline]
-fn word(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
+pub fn word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<WORD_BYTES>() {
         Some(chunk) => u64::from_be_bytes(*chunk),
         None => {
-            let mut chunk = [0; 8];
+            let mut chunk = [0; WORD_BYTES];
             chunk[..bytes.len()].copy_from_slice(bytes);
             u64::from_be_bytes(chunk)
         }

@@ -90,14 +90,13 @@ fn seed(runs: u32, blocks: u64, keys: u64) -> Result<Vec<u8>> {
     for run in 0..runs {
         let of = |block: u64| (0..keys).map(move |at| key(block * keys + at + u64::from(run)));
         let last = |block| key((block + 1) * keys - 1 + u64::from(run));
-        let largest: Vec<Vec<u8>> = (0..blocks).map(last).collect();
         let hashes = |block| of(block).map(|key| hash(&key)).collect::<Vec<u64>>();
         let filters: Vec<Vec<u8>> = (0..blocks)
             .map(|at| block_filter(&hashes(at), 14))
             .collect();
         let summaries = (0..blocks).map(|block| BlockSummary {
             smallest: key(block * keys + u64::from(run)),
-            largest: &largest[block as usize],
+            largest: last(block),
             handle: BlockHandle {
                 offset: 64 + block * 500,
                 stored_len: 500,

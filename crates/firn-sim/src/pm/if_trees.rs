@@ -110,7 +110,7 @@ impl Run {
         let blocks = (0..).zip(&self.bounds).zip(&self.filters);
         blocks.map(|((number, (smallest, largest)), filter)| BlockSummary {
             smallest: smallest.clone(),
-            largest,
+            largest: largest.clone(),
             handle: BlockHandle {
                 offset: number * u64::from(BLOCK),
                 stored_len: BLOCK,

@@ -64,7 +64,7 @@ impl Block {
     fn summary(&self) -> BlockSummary<'_> {
         BlockSummary {
             smallest: self.keys[0].clone(),
-            largest: &self.keys[self.keys.len() - 1],
+            largest: self.keys[self.keys.len() - 1].clone(),
             handle: self.handle,
             filter: &self.filter,
         }

@@ -129,13 +129,13 @@ fn verify_node(tree: &IfTree, node: &Node, block: &BlockSummary<'_>) -> Result<(
         head
     };
     let prefixed = |key: &[u8]| key.starts_with(tree.prefix());
-    if !prefixed(&block.smallest) || !prefixed(block.largest) {
+    if !prefixed(&block.smallest) || !prefixed(&block.largest) {
         return Err(wrong(tree, node, "the shared prefix in both bounds"));
     }
     if node.start != head(&block.smallest) {
         return Err(wrong(tree, node, "the head of the smallest key"));
     }
-    if node.end != head(block.largest) {
+    if node.end != head(&block.largest) {
         return Err(wrong(tree, node, "the head of the largest key"));
     }
     if node.handle != block.handle {

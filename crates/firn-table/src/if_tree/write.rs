@@ -122,7 +122,7 @@ impl IfTreeWriter {
                 return Err(Error::invalid(format!("{what} {why}")));
             }
             let smallest = self.keep(&block.smallest);
-            let largest = self.keep(block.largest);
+            let largest = self.keep(&block.largest);
             let filter = self.keep(block.filter);
             self.blocks.push(Gathered {
                 file: number,

@@ -131,7 +131,9 @@ impl SstAppender {
             let is_dirty = self.dirty.get(self.passed) == Some(&self.next);
             if is_dirty {
                 self.passed += 1;
-            } else if key.is_none_or(|key| self.base.index().largest(self.next) < key) {
+            } else if key
+                .is_none_or(|key| self.base.index().compare_largest(self.next, key).is_lt())
+            {
                 self.keep(self.next)?;
             } else {
                 break;
@@ -146,10 +148,9 @@ impl SstAppender {
         let index = self.base.index();
         let handle = index.handle(number);
         let smallest = index.smallest(number);
-        self.index.add(&smallest, index.largest(number), handle);
+        self.largest = index.largest(number);
+        self.index.add(&smallest, &self.largest, handle);
         self.data_bytes += u64::from(handle.stored_len);
-        self.largest.clear();
-        self.largest.extend_from_slice(index.largest(number));
         self.smallest.get_or_insert(smallest);
         Ok(())
     }

@@ -59,7 +59,7 @@ impl DirtyFinder {
     /// Records an incoming entry of `key`. REQUIRES: keys do not descend.
     pub fn note(&mut self, key: &[u8], value_len: usize) {
         let index = self.table.index();
-        while self.at < index.len() && index.largest(self.at) < key {
+        while self.at < index.len() && index.compare_largest(self.at, key).is_lt() {
             self.at += 1;
         }
         let within =
@@ -89,7 +89,7 @@ impl DirtyFinder {
             self.dirty[i - 1] |= small(i - 1) && self.dirty[i];
         }
         let shares_key =
-            |i: usize| index.compare_smallest(i, index.largest(i - 1)) == Ordering::Equal;
+            |i: usize| index.compare_smallest(i, &index.largest(i - 1)) == Ordering::Equal;
         for i in 1..blocks {
             self.dirty[i] |= self.dirty[i - 1] && shares_key(i);
         }

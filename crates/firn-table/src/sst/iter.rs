@@ -259,7 +259,7 @@ impl SstIter {
                 {
                     return self.enter_at(block, false);
                 }
-                if tag == Tag(0) && index.largest(block) == key {
+                if tag == Tag(0) && index.compare_largest(block, key).is_eq() {
                     // After all entries of the key.
                     block += 1;
                     continue;
@@ -346,7 +346,7 @@ impl SstIter {
         }
         let index = self.table.index();
         let key = if last {
-            index.largest(block).to_vec()
+            index.largest(block)
         } else {
             index.smallest(block)
         };

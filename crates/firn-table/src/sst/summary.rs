@@ -10,7 +10,7 @@ pub struct BlockSummary<'a> {
     /// The smallest user key.
     pub smallest: Vec<u8>,
     /// The largest user key.
-    pub largest: &'a [u8],
+    pub largest: Vec<u8>,
     /// Its location and encoding.
     pub handle: BlockHandle,
     /// Its filter for [`super::may_contain`]; empty if there is none.

@@ -3,6 +3,7 @@
 
 mod append;
 mod block_filters;
+mod index_bounds;
 mod lazy;
 
 use super::block_iter::BlockIter;

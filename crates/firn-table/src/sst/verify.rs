@@ -125,7 +125,8 @@ impl Sst {
         before: Option<&[u8]>,
         behind: Option<(usize, &[u8])>,
     ) -> Result<()> {
-        if before.is_some_and(|before| self.index().largest(blocks - 1) != before) {
+        let is_largest = |key: &[u8]| self.index().compare_largest(blocks - 1, key).is_eq();
+        if before.is_some_and(|before| !is_largest(before)) {
             return Err(self.damaged(
                 blocks - 1,
                 "the largest key that the index names at its end",
@@ -179,10 +180,8 @@ impl Sst {
         for block in 0..self.index().len() {
             match self.load(block, Cause::Maintenance) {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    let (smallest, largest) = (
-                        self.index().smallest(block),
-                        self.index().largest(block).to_vec(),
-                    );
+                    let (smallest, largest) =
+                        (self.index().smallest(block), self.index().largest(block));
                     damaged.push(DamagedBlock {
                         error,
                         smallest,

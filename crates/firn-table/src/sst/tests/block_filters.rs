@@ -87,7 +87,7 @@ fn writer_and_open_table_tell_the_same_summaries() {
             assert_eq!(iter.key(), summary.smallest);
             while iter.valid() {
                 assert!(may_contain(summary.filter, hash(iter.key())));
-                assert!(iter.key() <= summary.largest);
+                assert!(iter.key() <= &*summary.largest);
                 iter.next().unwrap();
             }
         }
