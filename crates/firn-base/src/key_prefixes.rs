@@ -33,7 +33,7 @@ impl KeyPrefixes {
         }
     }
 
-    /// Those of keys that all begin with `prefix`, whose words are `words`.
+    /// The key prefixes of keys that all begin with `prefix` and have these words behind it.
     pub fn of_words(prefix: Vec<u8>, words: Vec<u64>) -> Self {
         Self {
             prefix: prefix.into(),
@@ -41,7 +41,7 @@ impl KeyPrefixes {
         }
     }
 
-    /// What every key begins with.
+    /// The prefix of every key.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }

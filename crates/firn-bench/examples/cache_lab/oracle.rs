@@ -10,7 +10,7 @@ use crate::trace::{Get, Optimum, Trace};
 #[derive(Clone, Copy)]
 pub(crate) struct Oracle {
     pub(crate) name: &'static str,
-    /// Whether the size of an entry counts, or its gets alone.
+    /// True if the size of an entry counts, false if its gets alone do.
     by_bytes: bool,
     /// The bytes that an entry takes beside key and value.
     overhead: u32,

@@ -28,6 +28,9 @@ const SCAN_ONE_IN: u64 = 4;
 /// In `latest`, a key is inserted with one get in so many.
 const INSERT_ONE_IN: u64 = 20;
 const SEED: u64 = 20;
+/// The longest of short scans, in entries, and the entries in a block that they read.
+const SCAN_MAX: u64 = 100;
+const ENTRIES_A_BLOCK: u64 = 4;
 /// The orders of the keys before and after a move.
 const ORDERS: [u64; 2] = [1, 2];
 
@@ -114,6 +117,7 @@ pub(crate) fn plans() -> Vec<Plan> {
         Plan::new("zipf 0.99 behind a scan", |scale| {
             behind_a_scan(scale, 0.99)
         }),
+        Plan::new("scans of blocks", |scale| scans_of_blocks(scale, 0.99)),
         Plan::new("latest", |scale| latest(scale, 0.99)),
         Plan::new("uniform", |scale| stationary(scale, 0.0, Kibibyte)),
         Plan::new("loop", cyclic),
@@ -254,6 +258,40 @@ fn behind_a_scan(scale: Scale, theta: f64) -> Trace {
     trace.gets.splice(middle..middle, scan);
     trace.counted = middle + scale.keys as usize..trace.gets.len();
     trace
+}
+
+/// Scans of 1 to [`SCAN_MAX`] entries of 1 KiB from Zipf-distributed keys on. A get is of a block of
+/// [`ENTRIES_A_BLOCK`] entries.
+fn scans_of_blocks(scale: Scale, theta: f64) -> Trace {
+    let skewed = Skewed::new(scale.keys, theta, Values::Kibibyte);
+    let block = |number: u64| Get {
+        key: number,
+        bytes: ENTRIES_A_BLOCK as u32 * Values::Kibibyte.get(0).bytes,
+    };
+    let (blocks, mut seed) = (scale.keys / ENTRIES_A_BLOCK, Seed::new(SEED));
+    let mut gets = Vec::new();
+    while (gets.len() as u64) < scale.gets {
+        let first = skewed.get(&mut seed).key;
+        let last = first + seed.below(SCAN_MAX);
+        let passed = first / ENTRIES_A_BLOCK..last / ENTRIES_A_BLOCK + 1;
+        gets.extend(passed.map(|number| block(number % blocks)));
+    }
+    let mut frequencies: Vec<(Get, f64)> = (0..blocks).map(|at| (block(at), 0.0)).collect();
+    for rank in 0..scale.keys {
+        let first = skewed.at(rank).key;
+        let frequency = (rank as f64 + 1.0).powf(-theta);
+        for ahead in (0..SCAN_MAX).step_by(ENTRIES_A_BLOCK as usize) {
+            let reached = 1.0 - ahead as f64 / SCAN_MAX as f64;
+            let at = (first + ahead) / ENTRIES_A_BLOCK % blocks;
+            frequencies[at as usize].1 += frequency * reached;
+        }
+    }
+    Trace {
+        gets,
+        counted: second_half(scale.gets),
+        capacity: capacity(Values::Kibibyte, scale.keys),
+        optimum: Optimum::Expected(frequencies),
+    }
 }
 
 /// Keys by how recently they were inserted. The insertions themselves do not go through the cache.

@@ -166,7 +166,7 @@ struct Entry {
     at: u32,
     /// The low bits of the offset in the file.
     offset_low: u32,
-    /// Those above.
+    /// The high bits of it.
     offset_high: u16,
     codec: Codec,
     stored_len: u32,
@@ -209,9 +209,13 @@ impl Bounds<'_> {
 #[derive(Debug)]
 pub struct Index {
     entries: Box<[Entry]>,
-    /// Of each block in turn: its length before compression if it is compressed, the length of
-    /// the largest key behind the prefix of all, what the word does not have of that; the bytes
-    /// that the smallest key shares with it, and the others. Lengths are varints.
+    /// The rest of each block, one behind the other:
+    ///
+    /// ```text
+    /// raw length: varint, if it is compressed
+    /// length of the largest key without the prefix: varint | its bytes that the word does not have
+    /// shared of the smallest with the largest: varint | rest: varint | rest of the smallest key
+    /// ```
     rests: Box<[u8]>,
     /// Key prefixes of the largest keys.
     prefixes: KeyPrefixes,
@@ -422,7 +426,7 @@ impl Entry {
     }
 }
 
-/// What [`Index::pack`] wrote.
+/// Unwraps what [`Index::pack`] wrote.
 #[inline]
 fn packed<T>(part: Option<T>) -> T {
     part.unwrap_or_else(|| unreachable!("an index in memory is as it was packed"))
