@@ -260,8 +260,8 @@ fn behind_a_scan(scale: Scale, theta: f64) -> Trace {
     trace
 }
 
-/// Scans of 1 to [`SCAN_MAX`] entries of 1 KiB from Zipf-distributed keys on. A get is of a block of
-/// [`ENTRIES_A_BLOCK`] entries.
+/// Scans of 1 to [`SCAN_MAX`] entries of 1 KiB from Zipf-distributed keys on. A get is of a block
+/// of [`ENTRIES_A_BLOCK`] entries.
 fn scans_of_blocks(scale: Scale, theta: f64) -> Trace {
     let skewed = Skewed::new(scale.keys, theta, Values::Kibibyte);
     let block = |number: u64| Get {

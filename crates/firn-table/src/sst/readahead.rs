@@ -4,15 +4,15 @@
 //! The distance differs more from table to table than from scan to scan. In one scan the table of
 //! the last level gives most entries, and the tables above it one block each.
 //!
-//! A scan over `m` more blocks with reads of `n` blocks costs about `m / n` reads, and half a read of
-//! blocks that are not used. If a read costs as much as reading two more blocks (sata 1.4, cloud
+//! A scan over `m` more blocks with reads of `n` blocks costs about `m / n` reads, and half a read
+//! of blocks that are not used. If a read costs as much as reading two more blocks (sata 1.4, cloud
 //! 3.8), the minimum is at `n = 2 sqrt(m)`. How many more it will be is not known. If distances
 //! are uniform up to twice their average, it is half of what is missing to that, so reads become
 //! smaller on the way. That matters because often used places are cached, and so it is the end of
 //! a scan that is read. Scans of 1 to 100 entries of 1 KiB, 13.6 blocks, then take 2.7 reads and
-//! 15.7 blocks on average if none is cached. Reads of 4, 8 and 16 blocks would take 3.8, 2.2 and 1.4
-//! reads and 15.2, 17.3 and 22.2 blocks. A cursor that goes beyond the usual distance doubles its
-//! reads each time.
+//! 15.7 blocks on average if none is cached. Reads of 4, 8 and 16 blocks would take 3.8, 2.2 and
+//! 1.4 reads and 15.2, 17.3 and 22.2 blocks. A cursor that goes beyond the usual distance doubles
+//! its reads each time.
 //!
 //! A table that grew has the blocks of one read in about two places, so one such read costs about
 //! two. More blocks per read made scans of 100 entries read 10 % more than from tables in one
