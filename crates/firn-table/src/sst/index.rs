@@ -15,7 +15,8 @@
 //! 2. The bounds of a block are among its keys, and no two blocks share a byte, so the keys in
 //!    memory are no larger than the data. Otherwise shared prefixes would let a small hostile index
 //!    grow without limit.
-//! 3. A key between two blocks is in none of them, which a get learns without a read.
+//! 3. Without a codec both lengths of a block are the same. An offset has at most 48 bits.
+//! 4. A key between two blocks is in none of them, which a get learns without a read.
 
 use super::compress::Codec;
 use firn_base::coding::{Reader, put_bytes, put_varint};
@@ -130,7 +131,7 @@ impl<'a> Stored<'a> {
         self.shared = reader.varint_max(self.largest.len())?;
         self.rest = reader.bytes()?;
         self.handle = decode_handle(reader, self.data_end)?;
-        let is_short = |key: &[u8]| key.len() <= usize::from(u16::MAX);
+        let is_short = |key: &[u8]| key.len() <= KEY_BYTES_MAX;
         let fits = self.largest.len() + self.rest.len() <= self.handle.raw_len as usize;
         (fits && is_short(&self.largest) && is_short(self.rest)).then_some(())
     }
@@ -204,8 +205,8 @@ impl Bounds<'_> {
 }
 
 /// The index in memory. A search touches the words of the largest keys, which are side by side, and
-/// the block that it finds. What the words have of the keys is nowhere else, because an index of
-/// small blocks takes memory from the cache: some 45 bytes a block with keys of 16 bytes.
+/// the block that it finds. The bytes of a key that its word holds are not stored again, to leave
+/// memory to the cache: a block with keys of 16 bytes takes about 46 bytes.
 #[derive(Debug)]
 pub struct Index {
     entries: Box<[Entry]>,
@@ -213,7 +214,7 @@ pub struct Index {
     ///
     /// ```text
     /// raw length: varint, if it is compressed
-    /// length of the largest key without the prefix: varint | its bytes that the word does not have
+    /// length of the largest key without the prefix: varint | its bytes after the word
     /// shared of the smallest with the largest: varint | rest: varint | rest of the smallest key
     /// ```
     rests: Box<[u8]>,

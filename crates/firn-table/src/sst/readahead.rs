@@ -89,6 +89,26 @@ mod tests {
         reads
     }
 
+    /// The averages that the file's head names.
+    #[test]
+    fn short_scans_take_few_reads_and_few_unused_blocks() {
+        const ENTRIES_A_BLOCK: usize = 4;
+        let readahead = Readahead::default();
+        let scans = (1..=100).flat_map(|entries| (0..ENTRIES_A_BLOCK).map(move |at| at + entries));
+        let distances: Vec<usize> = scans.map(|end| end.div_ceil(ENTRIES_A_BLOCK)).collect();
+        let average = |sum: usize| sum as f64 / distances.len() as f64;
+        let usual = average(distances.iter().sum());
+        (0..200).for_each(|_| readahead.note(usual.round() as usize));
+        let all: Vec<Vec<usize>> = distances.iter().map(|&d| reads(&readahead, d)).collect();
+        let count = average(all.iter().map(Vec::len).sum());
+        let blocks = average(all.iter().flatten().sum());
+        assert!((13.0..14.0).contains(&usual), "{usual} blocks are wanted");
+        assert!(
+            count < 2.8 && blocks < 15.8,
+            "{count} reads of {blocks} blocks"
+        );
+    }
+
     #[test]
     fn reads_follow_what_is_usual() {
         let readahead = Readahead::default();

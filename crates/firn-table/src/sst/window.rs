@@ -8,9 +8,9 @@ use firn_base::count::Cause;
 use firn_fs::{IoBuf, Pending};
 
 /// The largest gap between two blocks, in bytes, that a waiting reader reads over instead of
-/// starting another read. Less than a block, because the reads of a window are in flight together:
-/// one more costs no wait, only its share of the device's operations, of which scans leave some
-/// where they use all of the bandwidth.
+/// starting another read. A cached block of the usual size is larger, unless it is compressed. The
+/// reads of a window are in flight together, so one more costs no wait, only its share of the
+/// device's operations, and short scans exhaust the bandwidth first (docs/decisions.md).
 /// The gap for compactions is `IoCounters::merge_gap`.
 pub(super) const READER_GAP: u64 = 4 << 10;
 

@@ -83,7 +83,7 @@ fn gives_back_bounds_and_handles_and_compares_as_whole_keys_do() {
     }
 }
 
-/// An index beside the memory of the cache: it took 79 bytes a block.
+/// An open table takes its index from the memory of the cache. It was 79 bytes a block.
 #[test]
 fn a_block_with_keys_of_16_bytes_takes_few_bytes() {
     let key = |number: u64| format!("user{:012}", number * 4_567_891).into_bytes();
