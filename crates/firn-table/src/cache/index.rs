@@ -234,7 +234,7 @@ impl Index {
     }
 
     /// The slot of the entry with this hash at `place`.
-    fn slot_of(&self, hash: Hash, place: Place) -> Option<Slot> {
+    pub(super) fn slot_of(&self, hash: Hash, place: Place) -> Option<Slot> {
         self.find(hash, |its_place| its_place == place)
     }
 
@@ -321,23 +321,19 @@ impl Index {
         false
     }
 
-    /// Records that the entry at `from` is now at `to`.
-    pub(super) fn replace(&mut self, hash: Hash, from: Place, to: Place) {
-        if let Some(Slot { bucket, i }) = self.slot_of(hash, from) {
-            self.buckets[bucket].slots[i] = hash.tag() | to.0;
-        }
+    /// Records that the entry in a slot is at `to` now.
+    pub(super) fn replace(&mut self, slot: Slot, hash: Hash, to: Place) {
+        self.buckets[slot.bucket].slots[slot.i] = hash.tag() | to.0;
     }
 
-    /// Removes the entry at `place`, and leaves its count in the history.
-    pub(super) fn remove(&mut self, hash: Hash, place: Place) {
-        if let Some(Slot { bucket, i }) = self.slot_of(hash, place) {
-            let first = self.first(hash);
-            let its_count = count(&self.buckets[bucket].counts, i);
-            self.buckets[first].raise(hash.counts(), its_count);
-            self.buckets[bucket].slots[i] = 0;
-            self.buckets[first].strays -= u32::from(bucket != first);
-            self.entries -= 1;
-        }
+    /// Removes the entry in a slot, and leaves its count in the history.
+    pub(super) fn remove(&mut self, slot: Slot, hash: Hash) {
+        let its_count = self.frequency(slot);
+        let first = self.first(hash);
+        self.buckets[first].raise(hash.counts(), its_count);
+        self.buckets[slot.bucket].slots[slot.i] = 0;
+        self.buckets[first].strays -= u32::from(slot.bucket != first);
+        self.entries -= 1;
     }
 
     /// Counts a lookup that found the entry in this slot. Concurrent ones may count once.
@@ -377,14 +373,8 @@ impl Index {
         }
     }
 
-    /// How often the entry at `place` was looked up lately.
-    pub(super) fn frequency(&self, hash: Hash, place: Place) -> u64 {
-        let slot = self.slot_of(hash, place);
-        slot.map_or(0, |slot| self.frequency_in(slot))
-    }
-
     /// How often the entry in a slot was looked up lately.
-    pub(super) fn frequency_in(&self, slot: Slot) -> u64 {
+    pub(super) fn frequency(&self, slot: Slot) -> u64 {
         count(&self.buckets[slot.bucket].counts, slot.i)
     }
 
@@ -419,8 +409,12 @@ mod tests {
         }
         index.add_hits(Hash(0), place(0), 2);
         index.add_hits(Hash(2), place(2), 250);
-        let counts = [0, 1, 2].map(|i| index.frequency(Hash(i), place(i)));
-        assert_eq!(counts, [5, COUNT_MAX, COUNT_MAX]);
+        let count = |i| {
+            index
+                .slot_of(Hash(i), place(i))
+                .map(|slot| index.frequency(slot))
+        };
+        assert_eq!([0, 1, 2].map(count), [5, COUNT_MAX, COUNT_MAX].map(Some));
     }
 
     #[test]

@@ -379,12 +379,13 @@ impl BlockCache {
         (self.hits.get(), self.misses.get())
     }
 
-    /// Bytes held now, and the most that it may hold: the larger limit if another thread changes it
-    /// meanwhile.
+    /// Bytes held now, and the most that it may hold. If another thread changes the limit meanwhile,
+    /// even twice, it is at least that of each shard when its bytes were read.
     pub fn bytes_of_max(&self) -> (u64, u64) {
         let before = self.bytes_max();
-        let bytes = self.bytes();
-        (bytes, before.max(self.bytes_max()))
+        let of_shards = self.shards.iter().map(Shard::bytes_of_max);
+        let (bytes, max) = of_shards.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (bytes, before.max(self.bytes_max()).max(max))
     }
 
     /// Bytes held now.

@@ -11,7 +11,8 @@
 //! 2. The oldest entry of a full window contests its place with the oldest of main. The one that
 //!    was asked for less often, for each byte, goes. Main's oldest entries that win are moved to
 //!    its head, so main is a clock (Corbato 1968), and the contest is that of TinyLFU (Einziger,
-//!    Friedman and Manes 2017). A candidate has lost once [`SPARED`] times its bytes have won.
+//!    Friedman and Manes 2017). A candidate has lost once [`SPARED`] times its bytes have won, and
+//!    at once if it was never asked for, because then it wins against nothing.
 //! 3. Lookups count, whether they find an entry or not. Counts are halved after [`ACCESSES`]
 //!    lookups an entry. A window with more than its share of the hits shows that readers want
 //!    something else than before: then they are halved [`CHECKS`] times in each lookup an entry.
@@ -19,7 +20,7 @@
 //!
 //! Thread safety: a lookup takes the shard's lock for reading, and counts with relaxed atomics.
 
-use super::index::{Hash, Index};
+use super::index::{Hash, Index, Slot};
 use super::log::{Content, Entry, Kind, Place, Queue, Segments};
 use firn_base::sync::{AtomicU64, Ordering, RwLock};
 
@@ -127,7 +128,7 @@ impl Shard {
             .find(hash, |place| state.entry_at(place, hash, kind).is_some());
         slot.map_or_else(
             || state.index.frequency_before(hash),
-            |slot| state.index.frequency_in(slot),
+            |slot| state.index.frequency(slot),
         )
     }
 
@@ -166,6 +167,12 @@ impl Shard {
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
         self.state.read().bytes()
+    }
+
+    /// Bytes held, and the most that it may hold at that moment.
+    pub(super) fn bytes_of_max(&self) -> (u64, u64) {
+        let state = self.state.read();
+        (state.bytes(), state.bytes_max)
     }
 
     /// Changes the most bytes that it may hold, or, if it holds more, comes closer to that by
@@ -265,8 +272,20 @@ impl State {
     }
 
     fn drop_entry(&mut self, entry: &Entry) {
-        self.index.remove(entry.hash, entry.place);
+        if let Some(slot) = self.live_slot(entry) {
+            self.drop_in(slot, entry);
+        }
+    }
+
+    /// Drops an entry that the index has in `slot`.
+    fn drop_in(&mut self, slot: Slot, entry: &Entry) {
+        self.index.remove(slot, entry.hash);
         self.segments.remove(entry);
+    }
+
+    /// Where the index has an entry, unless that was removed.
+    fn live_slot(&self, entry: &Entry) -> Option<Slot> {
+        (entry.kind != Kind::Gone).then(|| self.index.slot_of(entry.hash, entry.place))?
     }
 
     /// Halves the counts if it is time.
@@ -322,7 +341,8 @@ impl State {
             .into_iter()
             .flat_map(|queue| self.segments.entries(queue))
         {
-            let count = self.index.frequency(entry.hash, entry.place);
+            let slot = self.live_slot(&entry);
+            let count = slot.map_or(0, |slot| self.index.frequency(slot));
             if !index.insert(entry.hash, entry.place, count, hash_of) {
                 removed.push(entry);
             }
@@ -372,42 +392,45 @@ impl State {
 
     /// Decides between an entry that leaves the window and the oldest ones of main.
     fn contest(&mut self, candidate: &Entry) {
-        if candidate.kind == Kind::Gone {
-            return;
-        }
         let size = candidate.size() as u64;
-        let frequency = self.index.frequency(candidate.hash, candidate.place);
+        let Some(slot) = self.live_slot(candidate) else {
+            return;
+        };
+        let frequency = self.index.frequency(slot);
         let main_max = self.queues_max - self.window_max;
-        let mut spared = 0;
+        // One that was never asked for wins against nothing, so moving more would be in vain.
+        let mut may_spare = SPARED * size * frequency.min(1);
         while self.main.bytes() + size > main_max
             && let Some(oldest) = self.segments.pop(&mut self.main)
         {
-            if oldest.kind == Kind::Gone {
+            let Some(its_slot) = self.live_slot(&oldest) else {
                 continue;
-            }
-            let its_frequency = self.index.frequency(oldest.hash, oldest.place);
-            if frequency * oldest.size() as u64 > its_frequency * size {
-                let for_a_mib = (its_frequency << 20) / oldest.size() as u64;
+            };
+            let its_frequency = self.index.frequency(its_slot);
+            let its_size = oldest.size() as u64;
+            if frequency * its_size > its_frequency * size {
+                let for_a_mib = (its_frequency << 20) / its_size;
                 self.dropped = (15 * self.dropped + for_a_mib) / 16;
                 self.is_full = true;
-                self.drop_entry(&oldest);
+                self.drop_in(its_slot, &oldest);
                 continue;
             }
-            self.move_to_main(&oldest);
-            spared += oldest.size() as u64;
-            if spared >= SPARED * size {
+            self.move_to_main(its_slot, &oldest);
+            may_spare = may_spare.saturating_sub(its_size);
+            if may_spare == 0 {
                 self.is_full = true;
-                self.drop_entry(candidate);
+                self.drop_in(slot, candidate);
                 return;
             }
         }
-        self.move_to_main(candidate);
+        self.move_to_main(slot, candidate);
     }
 
-    fn move_to_main(&mut self, entry: &Entry) {
+    /// Moves an entry, which the index has in `slot`, to the head of main.
+    fn move_to_main(&mut self, slot: Slot, entry: &Entry) {
         match self.segments.move_to(&mut self.main, entry) {
-            Some(place) => self.index.replace(entry.hash, entry.place, place),
-            None => self.drop_entry(entry),
+            Some(place) => self.index.replace(slot, entry.hash, place),
+            None => self.drop_in(slot, entry),
         }
     }
 
@@ -417,15 +440,15 @@ impl State {
         while self.main.bytes() > bytes
             && let Some(oldest) = self.segments.pop(&mut self.main)
         {
+            let Some(slot) = self.live_slot(&oldest) else {
+                continue;
+            };
             let size = oldest.size() as u64;
-            if oldest.kind == Kind::Gone {
-            } else if may_spare >= size
-                && (self.index.frequency(oldest.hash, oldest.place) << 20) / size > self.dropped
-            {
+            if may_spare >= size && (self.index.frequency(slot) << 20) / size > self.dropped {
                 may_spare -= size;
-                self.move_to_main(&oldest);
+                self.move_to_main(slot, &oldest);
             } else {
-                self.drop_entry(&oldest);
+                self.drop_in(slot, &oldest);
             }
         }
     }
@@ -434,6 +457,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     /// Hashes whose two buckets are the same ones, whatever the size of a small index.
     fn crowded() -> impl Iterator<Item = Hash> {
@@ -476,5 +500,37 @@ mod tests {
             refused = refused.max(seen.iter().filter(find).count());
         }
         assert!(refused > 0, "the index had room for all");
+    }
+
+    #[test]
+    fn what_was_never_asked_for_moves_hardly_anything() {
+        const CANDIDATES: u32 = 50;
+        let shard = Shard::new(4 << 20);
+        let hash = |i: u32| Hash(i.wrapping_mul(0x9e37_79b1));
+        let row = [7; 1000];
+        for i in 0..8000 {
+            shard.insert(hash(i), content(Kind::Row, &[&row]));
+            shard.read(hash(i), Kind::Row, true, |_, _| Some(()));
+        }
+        let places = || -> HashSet<(u32, u32)> {
+            let state = shard.state.read();
+            let entries = state.segments.entries(&state.main);
+            entries.map(|entry| (entry.hash.0, entry.place.0)).collect()
+        };
+        // The window has room for as many as that, and they come back out of it.
+        let block = [9; 4000];
+        let insert = |from: u32, count: u32| {
+            (from..from + count).for_each(|i| {
+                shard.insert(hash(i), content(Kind::Block, &[&block]));
+            });
+        };
+        insert(10_000, CANDIDATES);
+        let before = places();
+        insert(20_000, CANDIDATES);
+        let moved = before.difference(&places()).count();
+        assert!(
+            (1..=2 * CANDIDATES as usize).contains(&moved),
+            "{moved} moved"
+        );
     }
 }
