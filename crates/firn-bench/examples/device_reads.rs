@@ -18,7 +18,7 @@ use std::sync::Arc;
 const FILE_BYTES: u64 = 1 << 30;
 const WRITE_BYTES: usize = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
-/// What a thread may do between two reads, in microseconds. Engines take 10 to 30.
+/// The work of a thread between two reads, in microseconds. Engines take 10 to 30.
 const WORK_US: [u64; 5] = [0, 10, 20, 30, 50];
 
 fn main() -> Result<()> {

@@ -379,8 +379,8 @@ impl BlockCache {
         (self.hits.get(), self.misses.get())
     }
 
-    /// Bytes held now, and the most that it may hold. If another thread changes the limit meanwhile,
-    /// even twice, it is at least that of each shard when its bytes were read.
+    /// Bytes held now, and the most that it may hold. If another thread changes that meanwhile, it
+    /// is at least what the shards might hold when their bytes were read.
     pub fn bytes_of_max(&self) -> (u64, u64) {
         let before = self.bytes_max();
         let of_shards = self.shards.iter().map(Shard::bytes_of_max);
