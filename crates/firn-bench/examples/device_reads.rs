@@ -1,6 +1,6 @@
 //! Measures a device without any engine: threads that read blocks of 4 KiB at uniform offsets of a
 //! new file of 1 GiB, past the page cache, and work for a given time before each read. On a device
-//! that limits its operations, no engine whose gets miss can have a shorter tail than such reads.
+//! that limits its operations, this tells how much of the tail of an engine's reads is the device's.
 //! Prints a table in Markdown, or with `--json` one object per line.
 //!
 //! `device_reads [DIR] [SECONDS] [THREADS]`: the system's temporary directory, 10 for each row, and
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const FILE_BYTES: u64 = 1 << 30;
 const WRITE_BYTES: usize = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
-/// The work of a thread between two reads, in microseconds. Engines take 10 to 30.
+/// The work of a thread between two reads, in microseconds.
 const WORK_US: [u64; 5] = [0, 10, 20, 30, 50];
 
 fn main() -> Result<()> {
@@ -90,7 +90,9 @@ fn fill(file: &dyn File) -> Result<()> {
 /// The latencies of the reads that `threads` threads do in `seconds`, each after `work_ns` of work.
 fn read(file: &Arc<dyn File>, threads: u64, seconds: u64, work_ns: u64) -> Result<Latencies> {
     let clock = Clock::system();
-    let end_ns = clock.now_ns() + seconds * 1_000_000_000;
+    let end_ns = clock
+        .now_ns()
+        .saturating_add(seconds.saturating_mul(1_000_000_000));
     let mut running = Vec::new();
     for thread in 0..threads {
         let (file, clock) = (file.clone(), clock.clone());
