@@ -1,6 +1,6 @@
 //! Measures a device without any engine: threads that read blocks of 4 KiB at uniform offsets of a
-//! new file of 1 GiB, past the page cache, and work for a given time before each read. On a device
-//! that limits its operations, this tells how much of the tail of an engine's reads is the device's.
+//! new file of 1 GiB, past the page cache, and work for a given time before each read. It tells how
+//! much of the tail of an engine's reads is the device's.
 //! Prints a table in Markdown, or with `--json` one object per line.
 //!
 //! `device_reads [DIR] [SECONDS] [THREADS]`: the system's temporary directory, 10 for each row, and

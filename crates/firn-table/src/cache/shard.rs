@@ -24,6 +24,9 @@ use super::index::{Hash, Index, Slot};
 use super::log::{Content, Entry, Kind, Place, Queue, Segments};
 use firn_base::sync::{AtomicU64, Ordering, RwLock};
 
+#[cfg(test)]
+mod tests;
+
 /// The window's part of a shard's memory.
 const WINDOW: u64 = 20;
 /// The lookups for each entry after which counts are halved.
@@ -285,7 +288,10 @@ impl State {
 
     /// Where the index has an entry, unless that was removed.
     fn live_slot(&self, entry: &Entry) -> Option<Slot> {
-        (entry.kind != Kind::Gone).then(|| self.index.slot_of(entry.hash, entry.place))?
+        match entry.kind {
+            Kind::Gone => None,
+            Kind::Row | Kind::Block => self.index.slot_of(entry.hash, entry.place),
+        }
     }
 
     /// Halves the counts if it is time.
@@ -398,8 +404,11 @@ impl State {
         };
         let frequency = self.index.frequency(slot);
         let main_max = self.queues_max - self.window_max;
-        // One that was never asked for wins against nothing, so moving more would be in vain.
-        let mut may_spare = SPARED * size * frequency.min(1);
+        // A candidate that was never asked for wins against nothing, so more moves are in vain.
+        let mut may_spare = match frequency {
+            0 => 0,
+            _ => SPARED * size,
+        };
         while self.main.bytes() + size > main_max
             && let Some(oldest) = self.segments.pop(&mut self.main)
         {
@@ -451,86 +460,5 @@ impl State {
                 self.drop_in(slot, &oldest);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    /// Hashes whose two buckets are the same ones, whatever the size of a small index.
-    fn crowded() -> impl Iterator<Item = Hash> {
-        let hash = |i: u32| Hash(i.wrapping_mul(0x9e37_79b1));
-        (0..).map(hash).filter(|hash| hash.is_crowded())
-    }
-
-    fn content<'a>(kind: Kind, parts: &'a [&'a [u8]]) -> Content<'a> {
-        Content {
-            kind,
-            note: 0,
-            lookups: 0,
-            parts,
-        }
-    }
-
-    #[test]
-    fn an_entry_without_room_in_the_index_does_not_come_back() {
-        let shard = Shard::new(1 << 20);
-        let mut seen = Vec::new();
-        let mut refused = 0;
-        for (i, hash) in crowded().take(200).enumerate() {
-            shard.insert(hash, content(Kind::Row, &[&[i as u8; 100]]));
-            seen.push(hash);
-            // Others make the index grow, so that it is rebuilt.
-            (0..20_u32).for_each(|n| {
-                let other = Hash((i as u32 * 20 + n).wrapping_mul(0x85eb_ca6b));
-                shard.insert(other, content(Kind::Block, &[&[0; 20]]));
-            });
-            let state = shard.state.read();
-            for entry in [&state.window, &state.main]
-                .into_iter()
-                .flat_map(|queue| state.segments.entries(queue))
-            {
-                let found = state.find(entry.hash, entry.kind);
-                let place = found.map(|found| found.place);
-                assert_eq!(place, Some(entry.place), "an entry that no lookup finds");
-            }
-            let find = |hash: &&Hash| state.find(**hash, Kind::Row).is_none();
-            refused = refused.max(seen.iter().filter(find).count());
-        }
-        assert!(refused > 0, "the index had room for all");
-    }
-
-    #[test]
-    fn what_was_never_asked_for_moves_hardly_anything() {
-        const CANDIDATES: u32 = 50;
-        let shard = Shard::new(4 << 20);
-        let hash = |i: u32| Hash(i.wrapping_mul(0x9e37_79b1));
-        let row = [7; 1000];
-        for i in 0..8000 {
-            shard.insert(hash(i), content(Kind::Row, &[&row]));
-            shard.read(hash(i), Kind::Row, true, |_, _| Some(()));
-        }
-        let places = || -> HashSet<(u32, u32)> {
-            let state = shard.state.read();
-            let entries = state.segments.entries(&state.main);
-            entries.map(|entry| (entry.hash.0, entry.place.0)).collect()
-        };
-        // The window has room for as many as that, and they come back out of it.
-        let block = [9; 4000];
-        let insert = |from: u32, count: u32| {
-            (from..from + count).for_each(|i| {
-                shard.insert(hash(i), content(Kind::Block, &[&block]));
-            });
-        };
-        insert(10_000, CANDIDATES);
-        let before = places();
-        insert(20_000, CANDIDATES);
-        let moved = before.difference(&places()).count();
-        assert!(
-            (1..=2 * CANDIDATES as usize).contains(&moved),
-            "{moved} moved"
-        );
     }
 }
