@@ -587,8 +587,8 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Seed 736228315681 of `joint` left a table with 24 bytes of its header. Only a log with a
-    /// torn header was allowed for.
+    /// Seed 736228315681 of `joint` left a table with the first part of its header. Only a log with
+    /// a torn header was allowed for.
     #[test]
     fn a_torn_header_may_stay_and_a_whole_one_may_not() {
         let setup = Setup::small();
@@ -598,17 +598,17 @@ mod tests {
         session.run(300, &mut random).unwrap();
         session.settle().unwrap();
         let (fs, dir) = (&machine.fs, Session::dir());
-        for (suffix, numbers) in [(".sst", 900..1000), (".log", 1000..1100)] {
+        for suffix in [".sst", ".log"] {
             let names = fs.list(dir).unwrap();
             let name = names.iter().find(|name| name.ends_with(suffix)).unwrap();
             let whole = fs.read_file(&dir.join(name)).unwrap();
-            for (number, torn_at) in numbers.zip(0..=64) {
-                let path = dir.join(format!("{number:06}{suffix}"));
+            let path = dir.join(format!("000900{suffix}"));
+            for torn_at in 0..=64 {
                 let mut torn = whole.clone();
                 torn[torn_at..64].fill(0);
                 fs.write_file(&path, &torn);
                 let found = orphans(session.db(), fs, dir).unwrap();
-                assert_eq!(found.is_empty(), torn_at < 64, "{suffix} {torn_at}");
+                assert_eq!(found.is_empty(), torn != whole, "{suffix} {torn_at}");
                 fs.remove(&path).unwrap();
             }
         }
