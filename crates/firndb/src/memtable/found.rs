@@ -3,7 +3,7 @@
 
 use super::arena::Space;
 use super::pm::{PmPlace, Walked};
-use super::run::{Home, Memtable};
+use super::run::{Home, Memtable, filter_for};
 use super::skiplist::{height, node_bytes};
 use firn_base::sync::{AtomicBool, Mutex, Ordering};
 use firn_base::{Result, SeqNo};
@@ -34,7 +34,7 @@ impl Found {
             ranges: Vec::new(),
             entries: 0,
             list_bytes: 0,
-            filter: PmPlace::filter_for(named.extent.len),
+            filter: filter_for(named.extent.len as usize),
         }
     }
 
@@ -124,9 +124,9 @@ impl Memtable {
         let Some(space) = memtable.list.arena.reserve(found.list_bytes as usize) else {
             unreachable!("the list has room for what was found");
         };
+        std::mem::swap(&mut memtable.filter, &mut found.filter);
         if let Home::Pm(place) = &mut memtable.home {
             place.count(found.entries);
-            std::mem::swap(&mut place.filter, &mut found.filter);
             place.unlinked = Unlinked::of(Some(Box::new(ToLink { found, space })));
         }
         memtable

@@ -8,6 +8,7 @@ use crate::interleave::{join, spawner, thread};
 use firn_base::key::{Kind, compare};
 use firn_base::sync::{AtomicBool, AtomicI64, Ordering, explore};
 use firn_base::{FileId, SeqNo, Tag};
+use firn_table::sst::hash;
 use std::sync::Arc;
 
 #[test]
@@ -174,7 +175,8 @@ impl World {
 
     fn seek(&self) {
         for seqno in self.promised() {
-            let (tag, value) = self.buffer.get(&key(seqno), SeqNo(seqno)).unwrap();
+            let key = key(seqno);
+            let (tag, value) = self.buffer.get(&key, hash(&key), SeqNo(seqno)).unwrap();
             assert_eq!(
                 (tag.seqno().0, &value[..]),
                 (seqno, &seqno.to_be_bytes()[..])

@@ -6,10 +6,6 @@
 use super::found::Unlinked;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_table::pm_buffer::{ENTRY_HEADER_BYTES, PmBuffer, WalkedEntry};
-use firn_table::sst::SharedFilter;
-
-/// The part of a buffer's size that its filter has. Entries of 170 bytes get ten bits each.
-const FILTER_SHARE: u64 = 128;
 
 /// An entry that an open found.
 pub(crate) type Walked<'a> = WalkedEntry<'a>;
@@ -24,8 +20,6 @@ pub(super) struct PmPlace {
     /// Bytes of memory that were counted for the list.
     pub(super) counted: AtomicU64,
     pub(super) unlinked: Unlinked,
-    /// The keys that are or will be in the list, because a get looks into several buffers.
-    pub(super) filter: SharedFilter,
 }
 
 impl PmPlace {
@@ -35,14 +29,8 @@ impl PmPlace {
             entries: AtomicU64::new(0),
             counted: AtomicU64::new(0),
             unlinked: Unlinked::of(None),
-            filter: Self::filter_for(buffer.capacity_bytes()),
             buffer,
         }
-    }
-
-    /// An empty filter for a buffer of `capacity_bytes`.
-    pub(super) fn filter_for(capacity_bytes: u64) -> SharedFilter {
-        SharedFilter::with_bytes((capacity_bytes / FILTER_SHARE) as usize)
     }
 
     /// The place of the value, as in [`PmPlace::bytes`], of the entry at `at`.

@@ -4,6 +4,7 @@ use super::{Entry, Footprint, Memtable, Reservation};
 use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::key::Kind;
+use firn_table::sst::hash;
 use std::sync::Arc;
 
 /// A memtable without an engine around it.
@@ -36,7 +37,7 @@ impl BareMemtable {
 
     /// The length of the newest value of `key`.
     pub fn get(&self, key: &[u8]) -> Option<usize> {
-        Some(self.0.get(key, SeqNo::MAX)?.1.len())
+        Some(self.0.get(key, hash(key), SeqNo::MAX)?.1.len())
     }
 
     /// The number of entries, counted by a full scan.

@@ -19,8 +19,16 @@ use firn_pm::{Fenced, Flushed};
 use firn_table::Value;
 use firn_table::pm_btree::{HOT_LOG, ValueAddress};
 use firn_table::pm_buffer::{PmBuffer, StagedEntries, entry_bytes};
-use firn_table::sst::hash;
+use firn_table::sst::{SharedFilter, hash};
 use std::sync::Arc;
+
+/// The part of a memtable's capacity that its filter takes. Entries of 170 bytes get ten bits each.
+const FILTER_SHARE: usize = 128;
+
+/// An empty filter for a memtable of `capacity` bytes.
+pub(super) fn filter_for(capacity: usize) -> SharedFilter {
+    SharedFilter::with_bytes(capacity / FILTER_SHARE)
+}
 
 /// Marks a noted offset as one in the hot buffer.
 const HOT_BIT: u64 = 1 << 63;
@@ -58,6 +66,9 @@ impl Footprint {
 /// A memtable, active or frozen.
 pub(crate) struct Memtable {
     pub(super) list: Skiplist,
+    /// The keys that are or will be in the list, because few gets find theirs there, and a search
+    /// of it costs more than all else that a get does in memory.
+    pub(super) filter: SharedFilter,
     /// The id of the memtable, and of the log that takes its entries.
     pub(crate) log_id: FileId,
     /// The first log that holds entries of it. An earlier one if entries were replayed when the
@@ -110,13 +121,13 @@ impl Memtable {
 
     /// An empty memtable of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: FileId) -> Memtable {
-        Self::over(Skiplist::new(capacity), log_id)
+        Self::over(Skiplist::new(capacity), filter_for(capacity), log_id)
     }
 
     /// As [`Memtable::new`], with memory that is claimed when entries need it
     /// ([`Memtable::grow`]).
     pub(crate) fn unclaimed(capacity: usize, log_id: FileId) -> Memtable {
-        Self::over(Skiplist::unclaimed(capacity), log_id)
+        Self::over(Skiplist::unclaimed(capacity), filter_for(capacity), log_id)
     }
 
     /// A memtable over `buffer` in persistent memory, with `list_bytes` for its list.
@@ -124,6 +135,7 @@ impl Memtable {
         let id = buffer.id();
         Memtable {
             list: Skiplist::without_values(list_bytes),
+            filter: filter_for(buffer.capacity_bytes() as usize),
             home: Home::Pm(PmPlace::new(buffer)),
             ..Memtable::placeholder(id)
         }
@@ -172,13 +184,15 @@ impl Memtable {
     }
 
     /// Empties this memtable for the entries of log `log_id`, reusing its memory.
-    pub(crate) fn recycle(self, log_id: FileId) -> Memtable {
-        Self::over(self.list.recycle(), log_id)
+    pub(crate) fn recycle(mut self, log_id: FileId) -> Memtable {
+        self.filter.clear();
+        Self::over(self.list.recycle(), self.filter, log_id)
     }
 
-    fn over(list: Skiplist, log_id: FileId) -> Memtable {
+    fn over(list: Skiplist, filter: SharedFilter, log_id: FileId) -> Memtable {
         Memtable {
             list,
+            filter,
             log_id,
             first_log: log_id,
             last_seqno: AtomicU64::new(u64::MAX),
@@ -211,6 +225,7 @@ impl Memtable {
         for entry in entries {
             let crc = crc32c(entry.value);
             let node = (entry.kind as u8, entry.key, entry.value, crc);
+            self.filter.insert(hash(entry.key));
             at = self
                 .list
                 .fill(&space, at, height(footprint.seed, count), node);
@@ -250,7 +265,7 @@ impl Memtable {
             let height = height(seed, count);
             let node = (entry.kind as u8, entry.key, entry.value.len());
             at = self.list.end(self.list.fill_key(&space, at, height, node));
-            place.filter.insert(hash(entry.key));
+            self.filter.insert(hash(entry.key));
             staged.add(entry.kind, entry.key, entry.value);
             count += 1;
         }
@@ -291,14 +306,7 @@ impl Memtable {
 
     /// Bytes of DRAM in use.
     pub(crate) fn dram_used_bytes(&self) -> usize {
-        self.list.arena.used() + self.filter_bytes()
-    }
-
-    fn filter_bytes(&self) -> usize {
-        match &self.home {
-            Home::Pm(place) => place.filter.bytes(),
-            Home::Arena | Home::Nowhere => 0,
-        }
+        self.list.arena.used() + self.filter.bytes()
     }
 
     /// True if there is room for `bytes` in persistent memory and `list` in the list.
@@ -324,7 +332,7 @@ impl Memtable {
 
     /// Bytes of DRAM claimed.
     pub(crate) fn dram_bytes(&self) -> usize {
-        self.list.arena.claimed() + self.filter_bytes()
+        self.list.arena.claimed() + self.filter.bytes()
     }
 
     /// Declares that nothing above `last` will be linked here.
@@ -355,15 +363,29 @@ impl Memtable {
         found
     }
 
-    /// The newest entry of `key` at or below `seqno`. REQUIRES: its entries are not in persistent
-    /// memory.
-    pub(crate) fn get(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Option<(Tag, Value)> {
-        let node = self
-            .list
-            .seek(key, Tag::seek(seqno))
-            .filter(|&node| self.list.key(node) == key)?;
+    /// The newest entry of `key` at or below `seqno`. `hash` is that of the key. REQUIRES: its
+    /// entries are not in persistent memory.
+    #[inline]
+    pub(crate) fn get(
+        self: &Arc<Self>,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+    ) -> Option<(Tag, Value)> {
+        if !self.filter.may_contain(hash) {
+            return None;
+        }
+        let node = self.newest(key, seqno)?;
         let value = self.list.arena.bytes(node.value_at(), node.value_len);
         Some((self.list.note_read(node), Value::copied(value)))
+    }
+
+    /// The node of the newest entry of `key` at or below `seqno`.
+    // Not inlined, because the filter keeps most gets from coming here.
+    #[inline(never)]
+    fn newest(&self, key: &[u8], seqno: SeqNo) -> Option<Node> {
+        let node = self.list.seek(key, Tag::seek(seqno))?;
+        (self.list.key(node) == key).then_some(node)
     }
 
     /// The value of a node.
@@ -397,8 +419,7 @@ impl Memtable {
         }
     }
 
-    /// As [`Memtable::get`], of a memtable that may be in persistent memory. `hash` is that of the
-    /// key.
+    /// As [`Memtable::get`], of a memtable that may be in persistent memory.
     ///
     /// # Errors
     /// `Corruption` if the value is damaged there.
@@ -408,14 +429,11 @@ impl Memtable {
         hash: u64,
         seqno: SeqNo,
     ) -> Result<Option<(Tag, Value)>> {
-        match &self.home {
-            Home::Pm(place) if !place.filter.may_contain(hash) => return Ok(None),
-            Home::Pm(_) => self.link_found()?,
-            Home::Nowhere => return Ok(None),
-            Home::Arena => {}
+        if !self.filter.may_contain(hash) {
+            return Ok(None);
         }
-        let node = self.list.seek(key, Tag::seek(seqno));
-        let Some(node) = node.filter(|&node| self.list.key(node) == key) else {
+        self.link_found()?;
+        let Some(node) = self.newest(key, seqno) else {
             return Ok(None);
         };
         self.check(node)?;

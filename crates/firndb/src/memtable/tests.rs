@@ -4,6 +4,7 @@ use super::*;
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
 use firn_base::{FileId, SeqNo, Tag};
+use firn_table::sst::hash;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,13 +37,17 @@ fn gets_are_counted_and_change_no_tag() {
         let before = Tag::new(SeqNo(10 + u64::from(key)), kinds[usize::from(key)]);
         (0..gets).for_each(|_| {
             assert_eq!(
-                buffer.get(&[key], SeqNo::MAX).map(|(tag, _)| tag),
+                buffer
+                    .get(&[key], hash(&[key]), SeqNo::MAX)
+                    .map(|(tag, _)| tag),
                 Some(newest)
             );
         });
         (0..=gets).for_each(|_| {
             assert_eq!(
-                buffer.get(&[key], SeqNo(99)).map(|(tag, _)| tag),
+                buffer
+                    .get(&[key], hash(&[key]), SeqNo(99))
+                    .map(|(tag, _)| tag),
                 Some(before)
             );
         });
@@ -102,7 +107,7 @@ fn agrees_with_a_map_both_ways() {
     for _ in 0..1000 {
         let (key, at) = (seed.below(310).to_be_bytes(), seed.below(2100));
         let want = model.range((key, u64::MAX - at)..=(key, u64::MAX)).next();
-        let got = buffer.get(&key, SeqNo(at));
+        let got = buffer.get(&key, hash(&key), SeqNo(at));
         assert_eq!(
             got.map(|(_, value)| value.to_vec()),
             want.map(|(_, (_, value))| value.clone())
@@ -170,7 +175,11 @@ fn concurrent() {
                     };
                     put_growing(buffer, seqno, &[entry], claimed);
                     assert_eq!(
-                        buffer.get(&key, SeqNo(seqno)).unwrap().0.seqno(),
+                        buffer
+                            .get(&key, hash(&key), SeqNo(seqno))
+                            .unwrap()
+                            .0
+                            .seqno(),
                         SeqNo(seqno)
                     );
                 }

@@ -132,15 +132,14 @@ pub(super) fn look_in_memory<'a>(
     key: &'a [u8],
     seqno: SeqNo,
 ) -> Result<(Layer, Tag, Value), Query<'a>> {
-    let unflushed = state.unflushed(key);
+    let (unflushed, hash) = (state.unflushed(key), hash(key));
     if !state.memtables.are_by_part() {
         for memtable in &unflushed.memtables {
-            if let Some((tag, value)) = memtable.get(key, seqno) {
+            if let Some((tag, value)) = memtable.get(key, hash, seqno) {
                 return Ok((Layer::Memtables, tag, value));
             }
         }
     }
-    let hash = hash(key);
     if let Some((tag, value)) = state.row(unflushed, key, hash, seqno) {
         return Ok((Layer::Rows, tag, value));
     }

@@ -6,6 +6,7 @@ use crate::memtable::{Entry, Footprint};
 use firn_base::count::IoCounters;
 use firn_base::key::Kind;
 use firn_base::sync::explore;
+use firn_table::sst::hash;
 
 const WRITERS: u8 = 3;
 /// The group whose log write fails.
@@ -114,7 +115,7 @@ impl World {
                     .buffers
                     .lock()
                     .iter()
-                    .find_map(|buffer| buffer.get(key, SeqNo::MAX));
+                    .find_map(|buffer| buffer.get(key, hash(key), SeqNo::MAX));
                 assert!(*ok || found.is_none(), "a failed write is linked");
                 if *ok && seqno <= visible.0 {
                     assert_eq!(found.unwrap().0.seqno().0, seqno);
