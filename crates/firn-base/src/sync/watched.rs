@@ -116,4 +116,9 @@ impl<T> RwLock<T> {
     pub fn write(&self) -> sync::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes the lock if nobody else has it.
+    pub fn try_write(&self) -> Option<sync::RwLockWriteGuard<'_, T>> {
+        self.0.try_write().ok()
+    }
 }

@@ -39,6 +39,9 @@ const SPARED: u64 = 8;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
+/// Of the inserts that find the lock taken, one of so many waits.
+const WAITS_ONE_IN: u64 = 16;
+
 /// Segments that the limits of the queues leave free. A queue of whole segments may have one more,
 /// between the rest at its head and what its tail has passed, and main may be larger than its
 /// limit by the rests of segments that were closed.
@@ -136,10 +139,16 @@ impl Shard {
     }
 
     /// Inserts an entry in place of the one with the same hash. True if the shard is full, so that
-    /// others have to go for it.
+    /// others have to go for it. Most inserts that would have to wait are left out: who has the lock
+    /// may be preempted, and lookups wait behind an insert that waits. Some wait, because there may
+    /// always be a lookup.
     pub(super) fn insert(&self, hash: Hash, content: Content<'_>) -> bool {
         let lookups = self.lookups();
-        let mut state = self.state.write();
+        let mut state = match self.state.try_write() {
+            Some(state) => state,
+            None if lookups.all.is_multiple_of(WAITS_ONE_IN) => self.state.write(),
+            None => return false,
+        };
         state.age(lookups);
         state.remove(hash, content.kind);
         state.insert(hash, content);
