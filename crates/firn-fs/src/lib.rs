@@ -16,7 +16,7 @@ pub use buf::{BUFFER_ALIGN, IoBuf};
 pub use file::{Dir, File, Fs, Lock, OpenMode, Pending, cannot_link, open_file};
 pub use os::{IoBackend, OsFs, handles_max, thread_cpu_ns};
 pub use pages::{
-    LARGE_BYTES, Pages, give_back, give_back_buffer, give_back_if_large, mapped_bytes,
+    LARGE_BYTES, Pages, free, give_back, give_back_buffer, give_back_if_large, mapped_bytes,
 };
 pub use queue::{Submitted, WriteQueue};
 pub use sim::{CrashPlan, Fault, FaultKind, Keep, OpKind, Operation, SECTOR, SimFs};

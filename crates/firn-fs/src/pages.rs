@@ -16,6 +16,7 @@
 )]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,7 +104,7 @@ const PIECE_BYTES: usize = 256 << 10;
 pub const LARGE_BYTES: usize = 512 << 10;
 
 /// The whole pages of `memory`.
-fn whole_pages(memory: &mut [u8]) -> &mut [u8] {
+fn whole_pages(memory: &mut [MaybeUninit<u8>]) -> &mut [MaybeUninit<u8>] {
     let skip = memory.as_ptr().align_offset(PAGE_BYTES).min(memory.len());
     let whole = (memory.len() - skip) / PAGE_BYTES * PAGE_BYTES;
     &mut memory[skip..skip + whole]
@@ -111,7 +112,16 @@ fn whole_pages(memory: &mut [u8]) -> &mut [u8] {
 
 /// Returns the whole pages of `memory`, which the caller is about to free, to the system. The
 /// contents are lost. Calls `between` after each piece.
-pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
+pub fn give_back(memory: &mut [u8], between: impl FnMut()) {
+    let (start, bytes) = (memory.as_mut_ptr().cast(), memory.len());
+    // SAFETY: the same bytes, which become zero or keep their contents.
+    give_back_pages(
+        unsafe { std::slice::from_raw_parts_mut(start, bytes) },
+        between,
+    );
+}
+
+fn give_back_pages(memory: &mut [MaybeUninit<u8>], mut between: impl FnMut()) {
     for piece in whole_pages(memory).chunks_mut(PIECE_BYTES) {
         // SAFETY: the pieces are whole pages of memory that is borrowed for writing; they become
         // zero or keep their contents. Test: `tests::memory_can_be_used_again`.
@@ -124,6 +134,19 @@ pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
         };
         between();
     }
+}
+
+/// As [`give_back`] without pauses, for memory of any type, which is then freed. If a `T` has
+/// something to drop, as in a model, the memory is only freed.
+pub fn free<T>(mut memory: Box<[T]>) {
+    if std::mem::needs_drop::<T>() {
+        return;
+    }
+    let bytes = size_of_val(&*memory);
+    // SAFETY: all bytes of a slice that is borrowed for writing. Nothing looks at what they become,
+    // because dropping a `T` does nothing. Test: `tests::memory_of_any_type_is_freed`.
+    let memory = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), bytes) };
+    give_back_pages(memory, || ());
 }
 
 /// The size in bytes from which a buffer that comes and goes with reads and writes is returned.
@@ -181,6 +204,18 @@ mod tests {
                 memory.iter().map(|byte| u64::from(*byte)).sum::<u64>(),
                 9 * bytes as u64 + 3 * (bytes as u64 + 1)
             );
+        }
+    }
+
+    #[test]
+    fn memory_of_any_type_is_freed() {
+        for count in [0, 1, 3 * PAGE_BYTES, PIECE_BYTES] {
+            free(vec![u64::MAX; count].into_boxed_slice());
+            free(vec![(1_u8, 1_u64); count].into_boxed_slice());
+            free(vec![String::from("dropped"); count / 64].into_boxed_slice());
+            let mut again = vec![7_u64; count];
+            again.extend_from_within(..);
+            assert!(again.iter().all(|word| *word == 7));
         }
     }
 }

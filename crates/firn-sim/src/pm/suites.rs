@@ -116,8 +116,8 @@ pub(crate) fn lint<S: Structure>(seed: u64) -> Tally {
 }
 
 /// After so many recoveries of one sequence, every second further image is left out; after as many
-/// again, three of four; and so on. Without this, a recovery that goes on with a job, and so stores a
-/// thousand times, would take hours.
+/// again, three of four; and so on. Without this, a recovery that goes on with a job, and so
+/// stores a thousand times, would take hours.
 const HALVED_AFTER: u64 = 8192;
 
 /// True if an image is recovered, although the sequence had all the recoveries of `tally`.

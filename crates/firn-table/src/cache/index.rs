@@ -250,6 +250,11 @@ impl Index {
         too_many || 2 * buckets < self.buckets_min || self.entries >= buckets * MANY
     }
 
+    /// Frees the memory. The allocator would keep it, because the next index is not as large.
+    pub(super) fn free(self) {
+        firn_fs::free(self.buckets);
+    }
+
     /// An index of the right size, without entries, with the history of this one.
     pub(super) fn resized(&self) -> Index {
         let (old, new) = (

@@ -39,7 +39,7 @@ const SPARED: u64 = 8;
 /// The bytes that are spared when the shard is made smaller, in bytes to go.
 const SPARED_MAX: u64 = 4;
 
-/// Of the inserts that find the lock taken, one of so many waits.
+/// The number of inserts that find the lock taken of which one waits.
 const WAITS_ONE_IN: u64 = 16;
 
 /// Segments that the limits of the queues leave free. A queue of whole segments may have one more,
@@ -139,9 +139,9 @@ impl Shard {
     }
 
     /// Inserts an entry in place of the one with the same hash. True if the shard is full, so that
-    /// others have to go for it. Most inserts that would have to wait are left out: who has the lock
-    /// may be preempted, and lookups wait behind an insert that waits. Some wait, because there may
-    /// always be a lookup.
+    /// others have to go for it. Most inserts that would have to wait are left out: who has the
+    /// lock may be preempted, and lookups wait behind an insert that waits. Some wait, because
+    /// there may always be a lookup.
     pub(super) fn insert(&self, hash: Hash, content: Content<'_>) -> bool {
         let lookups = self.lookups();
         let mut state = match self.state.try_write() {
@@ -363,7 +363,7 @@ impl State {
             }
         }
         removed.iter().for_each(|entry| self.segments.remove(entry));
-        self.index = index;
+        std::mem::replace(&mut self.index, index).free();
         self.limit_queues();
     }
 

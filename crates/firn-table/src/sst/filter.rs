@@ -99,6 +99,12 @@ pub struct SharedFilter {
     words: Box<[AtomicU64]>,
 }
 
+impl Drop for SharedFilter {
+    fn drop(&mut self) {
+        firn_fs::free(std::mem::take(&mut self.words));
+    }
+}
+
 impl SharedFilter {
     const PROBES: u32 = 4;
 
