@@ -138,6 +138,7 @@ fn give_back_pages(memory: &mut [MaybeUninit<u8>], mut between: impl FnMut()) {
 
 /// As [`give_back`] without pauses, for memory of any type, which is then freed. If a `T` has
 /// something to drop, as in a model, the memory is only freed.
+#[expect(clippy::boxed_local, reason = "it is freed here")]
 pub fn free<T>(mut memory: Box<[T]>) {
     if std::mem::needs_drop::<T>() {
         return;
