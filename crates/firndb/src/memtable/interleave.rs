@@ -175,8 +175,9 @@ impl World {
 
     fn seek(&self) {
         for seqno in self.promised() {
-            let key = key(seqno);
-            let (tag, value) = self.buffer.get(&key, hash(&key), SeqNo(seqno)).unwrap();
+            let wanted = key(seqno);
+            let found = self.buffer.get(&wanted, hash(&wanted), SeqNo(seqno));
+            let (tag, value) = found.unwrap();
             assert_eq!(
                 (tag.seqno().0, &value[..]),
                 (seqno, &seqno.to_be_bytes()[..])

@@ -180,7 +180,8 @@ fn group_commit() {
             let is_new = *first > oldest.frozen_at().unwrap().0;
             let place = if is_new { &newest } else { &oldest };
             assert!(
-                keys.iter().all(|key| place.get(key, SeqNo::MAX).is_some()),
+                keys.iter()
+                    .all(|key| place.get(key, hash(key), SeqNo::MAX).is_some()),
                 "a group is in one buffer, by its number"
             );
         }
