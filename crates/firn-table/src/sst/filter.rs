@@ -7,8 +7,8 @@
 //! Sanders, Singler 2007). The filter is sized for more keys than it holds if bits are reserved for
 //! later appends (BlockDB, IV-D).
 
-// Not those of the models: bits are only added, and the models of what publishes the keys would have
-// too many orders.
+// Not those of the models: bits are only added, and the models of what publishes the keys would
+// have too many orders.
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
