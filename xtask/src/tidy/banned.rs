@@ -36,9 +36,9 @@ const SYNC: &[&str] = &[
     "crates/firn-pm/src/",
     "crates/firn-bench/src/",
     "crates/firn-sim/src/",
-    // Words in raw memory, with a `point` before each access.
     // Words of a filter, to which bits are only added.
     "crates/firn-table/src/sst/filter.rs",
+    // Words in raw memory, with a `point` before each access.
     "crates/firndb/src/memtable/arena.rs",
 ];
 const TRACING: &str = "an event of `tracing`, or return the text";
