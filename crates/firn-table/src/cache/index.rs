@@ -250,7 +250,7 @@ impl Index {
         too_many || 2 * buckets < self.buckets_min || self.entries >= buckets * MANY
     }
 
-    /// Frees the memory. The allocator would keep it, because the next index is not as large.
+    /// Frees the memory. The allocator might keep it, because the next index has another size.
     pub(super) fn free(self) {
         firn_fs::free(self.buckets);
     }
