@@ -77,3 +77,29 @@ fn what_was_never_asked_for_moves_hardly_anything() {
         "{moved} moved"
     );
 }
+
+#[test]
+fn most_inserts_that_find_the_lock_taken_are_left_out() {
+    let shard = Shard::new(1 << 20);
+    let (row, hash) = ([7; 100], Hash(1));
+    let has = |lookup| {
+        shard
+            .read(hash, Kind::Row, lookup, |_, _| Some(()))
+            .is_some()
+    };
+    // With a number of lookups at which none waits.
+    assert!(!has(true));
+    let reading = shard.state.read();
+    assert!(!shard.insert(hash, content(Kind::Row, &[&row])));
+    drop(reading);
+    assert!(!has(false), "it was left out");
+    // With a number at which one waits, for a reader that another thread has.
+    (1..WAITS_ONE_IN).for_each(|_| assert!(!has(true)));
+    let reading = shard.state.read();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| shard.insert(hash, content(Kind::Row, &[&row])));
+        drop(reading);
+        waiting.join().unwrap();
+    });
+    assert!(has(false), "it waited, or nobody had the lock");
+}
